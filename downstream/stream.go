@@ -82,7 +82,7 @@ const (
 func Reasons() []session.Reason {
 	return []session.Reason{
 		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
-		session.Overcrowded, session.Looped, session.ShuttingDown, session.Stalled, session.Aged,
+		session.Overcrowded, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged,
 	}
 }
 
@@ -121,6 +121,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
+	st.peer.End = st.end
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
 	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	if end := s.register(st); end != nil {

@@ -22,6 +22,7 @@ import (
 // or at the relay's limits.
 var refusals = map[session.Reason]bool{
 	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
+	session.RefusedUpstream: true,
 }
 
 // maxListed bounds the types and the groups that a line lists.

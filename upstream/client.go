@@ -31,20 +31,22 @@ type Client struct {
 	observer    Observer
 	tracer      Tracer // nil: nobody traces
 	denied      func(entry string)
+	refused     func(session.Refusal)
 	retired     func()
 	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and its Effects, so that the Hub gets them in
 	// order. It is taken before mu.
-	order   sync.Mutex
-	mu      sync.Mutex // held to step the Core, never to send or to apply
-	core    *session.Core
-	conns   []*Conn // one for each entry
-	streams map[session.StreamID]*stream
-	failed  map[*Conn]failures // what the group has logged of an entry since it last answered the group
-	missed  missed
-	changes []change
-	over    bool // Run has returned
+	order    sync.Mutex
+	mu       sync.Mutex // held to step the Core, never to send or to apply
+	core     *session.Core
+	conns    []*Conn // one for each entry
+	streams  map[session.StreamID]*stream
+	failed   map[*Conn]failures // what the group has logged of an entry since it last answered the group
+	missed   missed
+	changes  []change
+	refusals []session.Refusal // that are not reported yet
+	over     bool              // Run has returned
 
 	wake  chan struct{} // one slot
 	turns atomic.Uint64 // counts the turns of Run's loop
@@ -71,6 +73,9 @@ type ClientOptions struct {
 	// Denied, if not nil, is called under no lock when an entry does not let the group in
 	// (NODE-13).
 	Denied func(entry string)
+	// Refused, if not nil, is called under no lock when an entry refuses the group's streams because of
+	// what some of its clients say (UP-21).
+	Refused func(session.Refusal)
 	// Retired, if not nil, is called under no lock when the group may end after Retire (NODE-10).
 	Retired func()
 }
@@ -78,7 +83,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, denied: o.Denied, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, denied: o.Denied, refused: o.Refused, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -143,6 +148,7 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		c.pokeStreams()
 		c.tellMissing()
+		c.tellRefused()
 		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():

@@ -49,6 +49,19 @@ func (c *Client) tellMissing() {
 	}
 }
 
+// tellRefused reports words that an entry refuses.
+func (c *Client) tellRefused() {
+	c.mu.Lock()
+	refusals := c.refusals
+	c.refusals = nil
+	c.mu.Unlock()
+	for _, r := range refusals {
+		if c.refused != nil {
+			c.refused(r)
+		}
+	}
+}
+
 // observe logs and counts what an Effect says by itself, and starts health checks.
 func (c *Client) observe(e session.Effect) {
 	switch {
@@ -62,6 +75,10 @@ func (c *Client) observe(e session.Effect) {
 	case e.Silence != nil:
 		c.log.Warn("the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
+	case e.Refused != nil:
+		c.mu.Lock()
+		c.refusals = append(c.refusals, *e.Refused)
+		c.mu.Unlock()
 	case e.LeftOut > 0:
 		c.observer.UpstreamLeftOut(e.Lane.Type, e.LeftOut)
 		if e.First {

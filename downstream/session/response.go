@@ -70,15 +70,17 @@ type End struct {
 type Reason string
 
 const (
-	BadRequest   Reason = "bad_request"   // INVALID_ARGUMENT
-	OverLimit    Reason = "over_limit"    // RESOURCE_EXHAUSTED
-	NodeChanged  Reason = "node_changed"  // ABORTED
-	Forbidden    Reason = "forbidden"     // PERMISSION_DENIED
-	Unreachable  Reason = "unavailable"   // UNAVAILABLE
-	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
-	Glob         Reason = "glob"          // it ends no stream (NAME-11)
-	Looped       Reason = "loop"          // FAILED_PRECONDITION
-	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
+	BadRequest  Reason = "bad_request"  // INVALID_ARGUMENT
+	OverLimit   Reason = "over_limit"   // RESOURCE_EXHAUSTED
+	NodeChanged Reason = "node_changed" // ABORTED
+	Forbidden   Reason = "forbidden"    // PERMISSION_DENIED
+	Unreachable Reason = "unavailable"  // UNAVAILABLE
+	Overcrowded Reason = "too_many"     // RESOURCE_EXHAUSTED: groups.max
+	Glob        Reason = "glob"         // it ends no stream (NAME-11)
+	Looped      Reason = "loop"         // FAILED_PRECONDITION
+	// RefusedUpstream: the control plane refuses what the client has the group's streams say (UP-21).
+	RefusedUpstream Reason = "refused_upstream" // FAILED_PRECONDITION
+	ShuttingDown    Reason = "shutting_down"    // UNAVAILABLE
 	// A client that stalls, or whose connection is old, has asked for nothing wrong and should
 	// come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
 	Stalled Reason = "stalled"
@@ -96,7 +98,7 @@ func (e *End) Code() code.Code {
 		return code.Code_RESOURCE_EXHAUSTED
 	case NodeChanged:
 		return code.Code_ABORTED
-	case Looped:
+	case Looped, RefusedUpstream:
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED

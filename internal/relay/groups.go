@@ -16,7 +16,6 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
-	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
@@ -65,8 +64,8 @@ type group struct {
 	alone  bool
 	shown  clusters // by its clients
 	users  int      // streams, one for each of their types
-	ways   hop.Ways
-	via    []string // the longest of them, as its streams tell
+	words  *Words
+	via    []string // the longest way among them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
 	// leaving: it has lingered for long enough, and goes as soon as its control plane is
@@ -83,20 +82,20 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: p.Own}, end
 	}
-	gr, end := g.join(p, client, g.Node(p, node))
+	gr, speaker, end := g.join(p, client, g.Node(p, node))
 	if end != nil {
 		return session.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
-	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Way()) }}
-	if g.Renews() {
-		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
+	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, speaker) }}
+	if g.Varies(p) {
+		m.Renew = func(node *core.Node) { g.renew(gr, speaker, g.Node(p, node)) }
 	}
 	return m, nil
 }
 
 // join enters a group, which is made if there is none.
-func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *session.End) {
+func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Speaker, *session.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := p.Name
@@ -107,10 +106,14 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *s
 	gr := g.byName[name]
 	if gr == nil {
 		if end := g.admit(name); end != nil {
-			return nil, end
+			return nil, nil, end
 		}
 		gr = g.start(name, p, node)
 		g.byName[name] = gr
+	}
+	speaker, end := gr.words.Join(client, g.Word(p, node), time.Now())
+	if end != nil {
+		return nil, nil, end
 	}
 	gr.users++
 	if gr.linger != nil {
@@ -121,20 +124,12 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *s
 		gr.leaving = false
 		gr.client.Stay()
 	}
-	gr.ways.Join(client.Way())
 	gr.tellWay()
 	gr.say(node)
 	if gr.withheld == "" {
 		gr.withheld = client.Withheld
 	}
-	return gr, nil
-}
-
-// renew has a group say another node upstream.
-func (g *groups) renew(gr *group, node *core.Node) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	gr.say(node)
+	return gr, speaker, nil
 }
 
 // say passes on a changed node: a client's latest node holds for all of its streams
@@ -148,17 +143,17 @@ func (gr *group) say(node *core.Node) {
 
 // tellWay passes on by which way clients come (NODE-11).
 func (gr *group) tellWay() {
-	if via := gr.ways.Longest(); !slices.Equal(via, gr.via) {
+	if via := gr.words.Via(); !slices.Equal(via, gr.via) {
 		gr.via = via
 		gr.client.SetVia(via)
 	}
 }
 
 // leave exits a group; some time after the last one it ends (NODE-10).
-func (g *groups) leave(gr *group, via []string) {
+func (g *groups) leave(gr *group, speaker *Speaker) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gr.ways.Leave(via)
+	gr.words.Leave(speaker)
 	gr.tellWay()
 	switch gr.users--; {
 	case gr.users > 0:
@@ -182,16 +177,17 @@ func (g *groups) end(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, ways: make(hop.Ways), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, words: NewWords(), node: node}
 	h.KeepUnwanted = h.KeepUnwanted && gr.kept
 	gr.keepsUnwanted, gr.hub = h.KeepUnwanted, fanout.NewHub(h)
 	g.warm(name, gr)
-	c.Node, c.Headers = node, p.Headers
+	c.Node, c.NodeVaries, c.Headers = node, g.Varies(p), p.Headers
 	convictions := convictionsTo(o.Observer)
 	if o.Observer != nil {
 		o.Observer = convictions
 	}
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }
+	o.Refused = func(r upsession.Refusal) { g.refused(gr, r) }
 	o.Log = o.Log.With("group", h.Name)
 	if name != "" {
 		g.log.Info("group opened", "group", h.Name, "group_key", name, "upstream_node", node.GetId())

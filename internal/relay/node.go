@@ -69,9 +69,19 @@ func advertised(ofKey []string) []string {
 	return slices.Compact(features)
 }
 
-// Renews: a client whose node changes, but not its key, has the group say so
-// upstream (NODE-2).
-func (g Grouping) Renews() bool { return g.config.EffectiveNodeMode() == config.NodeModePassthrough }
+// Varies: a client whose node changes, but not its key, has the group say so upstream (NODE-2). Only
+// dynamic parameters can: whatever else a group says upstream of a client is in its key.
+func (g Grouping) Varies(p Place) bool {
+	return g.config.EffectiveNodeMode() == config.NodeModePassthrough && !p.key.has(parametersEntry)
+}
+
+// Word is a node as far as it is not the same for the whole group.
+func (g Grouping) Word(p Place, node *core.Node) *core.Node {
+	if g.Varies(p) {
+		return node
+	}
+	return nil
+}
 
 // copyField copies what an entry of a key stands for from a client's node.
 func copyField(to, from *core.Node, entry string) {

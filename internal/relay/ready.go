@@ -34,7 +34,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	gr, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
+	gr, _, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
 	if end != nil {
 		return w // groups.max is at least one, and this is the first
 	}

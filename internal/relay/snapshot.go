@@ -267,8 +267,8 @@ func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 	g.saved, g.shelved = wanted, unwanted
 	g.mu.Unlock()
 	if _, ok := wanted[""]; ok && g.HasDefault() && g.Stays("") {
-		if gr, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
-			g.leave(gr, nil)
+		if gr, speaker, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
+			g.leave(gr, speaker)
 		}
 	}
 }

@@ -22,6 +22,9 @@ const (
 type Config struct {
 	// Node is the group's node (NODE-7), until SetNode.
 	Node *core.Node
+	// NodeVaries means that the node's dynamic parameters are not in the group's key, so that they are
+	// the word of some clients (NODE-2, UP-21).
+	NodeVaries bool
 	// Hop is the relay's id in the via header, which no other process has (NODE-11).
 	Hop string
 	// SendNodeAlways puts the node into every request, not only into the first of a stream (UP-2).

@@ -50,7 +50,7 @@ type Core struct {
 
 	alive time.Time // when the control plane was last known to be alive; zero: never yet
 
-	via []string // the longest chain of relays through which clients come (NODE-11)
+	words words // what streams carry because of some clients
 
 	// changesAt is when to read the changes of interest; zero means that there are none.
 	// That is at once, except for lanes on which changes are gathered (UP-6).
@@ -86,6 +86,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
 	}
 	core.main.attempts = &core.entries[0].attempts
+	core.words = newWords(c.Node, c.NodeVaries)
 	return core
 }
 
@@ -102,6 +103,7 @@ func (c *Core) Interest(now time.Time) { c.changesAt = now }
 // SetNode replaces the group's node. Open streams send it with their next request (NODE-2).
 func (c *Core) SetNode(node *core.Node) {
 	c.config.Node = node
+	c.words.say(nodeWord, Word{Node: node}, c.config.NodeVaries && len(node.GetDynamicParameters()) > 0)
 	for _, s := range c.all() {
 		if s.open() {
 			s.stream.nodeSent = false
@@ -113,10 +115,10 @@ func (c *Core) SetNode(node *core.Node) {
 // opened with a shorter one is opened again, since otherwise no relay on a loop could
 // detect the loop (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
-	c.via = via
+	c.words.say(wayWord, Word{Via: via}, len(via) > 0)
 	for _, s := range c.all() {
 		switch {
-		case s.id == 0 || len(via) <= s.hops:
+		case s.id == 0 || len(c.words.via()) <= s.hops:
 		case s.role == Main, s.role == Solo:
 			c.replace(s, now)
 		case s.role == Probe:
@@ -148,6 +150,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 			c.tickStream(s, now)
 		}
 	}
+	c.tickWords(now)
 	c.failover(now)
 	c.tellAvailability(now)
 	c.tickProbes(now)
@@ -260,7 +263,7 @@ func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	if s == nil || !s.open() {
 		return nil
 	}
-	return s.stream.next(c.config.Node, now)
+	return s.stream.next(c.words.node(), now)
 }
 
 // Asks reports whether a stream carries a type now.
@@ -304,7 +307,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	}
-	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
+	judges := s.open() && end.Refused && !tooLong && !(method && !s.sotw)
+	struck := judges && c.strikes(s, end.Message, now)
+	if judges && !struck {
 		c.effects = append(c.effects, c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now)...)
 	}
 	if !moves {
@@ -314,7 +319,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	answered := s.answered
 	c.stop(s)
 	switch {
-	case moves:
+	case moves, struck && s.attempts.failures == 0: // without the word it is no repetition
 		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
 		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))

@@ -164,6 +164,7 @@ func (c *Core) quit(now time.Time) {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
 	}
+	c.words.forget()           // as is a word,
 	c.suspects = newSuspects() // the next control plane may accept what this one refuses
 	clear(c.silent)            // and answer where this one is silent
 }

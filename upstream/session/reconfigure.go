@@ -15,7 +15,7 @@ import (
 // changed, or something that they have asked depends on a setting that has.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
-	to.Node, to.Headers, to.Hop, to.Fingerprint = was.Node, was.Headers, was.Hop, was.Fingerprint
+	to.Node, to.NodeVaries, to.Headers, to.Hop, to.Fingerprint = was.Node, was.NodeVaries, was.Headers, was.Hop, was.Fingerprint
 	for i := range c.entries {
 		c.dropProbe(&c.entries[i])
 	}

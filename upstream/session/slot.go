@@ -55,7 +55,8 @@ type slot struct {
 	// The stream. These fields end with it.
 	id       StreamID // zero: none
 	opened   time.Time
-	hops     int // the length of the via header that it was opened with
+	hops     int     // the length of the via header that it was opened with
+	words    []*said // that it carries
 	alive    liveness
 	stream   *streamState // nil: not open yet
 	answered bool         // a response has come; on a probe, a resource
@@ -74,8 +75,8 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 	} else {
 		s.sotw = c.main.sotw
 	}
-	s.hops = len(c.via)
-	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Hop)}
+	s.hops, s.words = len(c.words.via()), c.words.carried()
+	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.words.via()), c.config.Hop)}
 	if c.entries[s.entry].ForwardHeaders {
 		open.Headers = c.config.Headers
 	}

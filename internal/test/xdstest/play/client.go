@@ -26,6 +26,7 @@ type client struct {
 	dialogue *xdstest.Dialogue
 	session  *session.Session // nil: it has no stream
 	fetches  bool             // the session is a unary call's
+	evicted  *session.End     // the relay's reason to end the stream
 	knows    known            // what it holds
 	kind     cache.TypeURL    // of a per-type stream
 }
@@ -105,6 +106,8 @@ func (c *client) open(p *player, cmd xdstest.Command) {
 		headers[h[0]] = append(headers[h[0]], h[1])
 	}
 	c.peer.Sent(headers, &p.session)
+	c.evicted = nil
+	c.peer.End = func(e *session.End) { c.evicted = e }
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
 	c.knows, c.kind = known{}, kind.Type
@@ -121,6 +124,9 @@ func (p *player) flush(c *client) (busy bool) {
 		next = c.session.Whole
 	}
 	r, end := next(p.now)
+	if c.evicted != nil {
+		r, end = nil, c.evicted
+	}
 	if end != nil {
 		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
 		return true

@@ -10,7 +10,6 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
-	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -21,7 +20,7 @@ type group struct {
 	alone bool
 	kept  bool // it belongs in the snapshot
 	node  *core.Node
-	ways  hop.Ways
+	words *relay.Words
 	hub   *fanout.Hub
 	core  *upsession.Core
 	woken bool // interest has changed
@@ -38,50 +37,60 @@ func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	g, end := p.join(place, client.Way(), p.Node(place, node))
+	g, speaker, end := p.join(place, client, p.Node(place, node))
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Way()) }}
-	if p.Renews() {
-		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
+	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, speaker) }}
+	if p.Varies(place) {
+		m.Renew = func(node *core.Node) {
+			node = p.Node(place, node)
+			if end := g.words.Renew(speaker, node, p.now); end != nil {
+				client.End(end)
+			} else {
+				g.say(node)
+			}
+		}
 	}
 	return m, nil
 }
 
-func (p *player) join(place relay.Place, via []string, node *core.Node) (*group, *session.End) {
+func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (*group, *relay.Speaker, *session.End) {
 	i := -1
 	if !place.Alone {
 		i = slices.IndexFunc(p.groups, func(g *group) bool { return g.name == place.Name && !g.alone })
 	}
 	if i < 0 {
 		if end := p.admit(place.Name); end != nil {
-			return nil, end
+			return nil, nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
+		c.Node, c.NodeVaries, c.Headers, c.Hop = node, p.Varies(place), place.Headers, hopOf(p.config)
 		hub := fanout.NewHub(p.hubConfig())
 		hub.Disk().Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
 		if !p.reached() {
 			hub.Disk().Shelve(p.shelved[place.Name])
 		}
-		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), ways: make(hop.Ways)}
+		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), words: relay.NewWords()}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
 		p.groups = append(p.groups, g)
 	}
 	g := p.groups[i]
+	speaker, end := g.words.Join(client, p.Word(place, node), p.now)
+	if end != nil {
+		return nil, nil, end
+	}
 	g.users++
 	g.endAt = time.Time{}
 	if g.leaving {
 		g.leaving = false
 		g.core.Stay()
 	}
-	g.ways.Join(via)
-	g.core.SetVia(g.ways.Longest(), p.now)
+	g.core.SetVia(g.words.Via(), p.now)
 	g.say(node)
-	return g, nil
+	return g, speaker, nil
 }
 
 // hubConfig forgets removals as soon as it may, so that no transcript rests on one that
@@ -93,6 +102,17 @@ func (p *player) hubConfig() fanout.Config {
 	return c
 }
 
+// refused takes back from some clients what the control plane refuses, and ends them.
+func (p *player) refused(g *group, r upsession.Refusal) {
+	ended, node := g.words.Refuse(r, p.now)
+	if r.Node != nil && node != nil {
+		g.say(node)
+	}
+	for _, client := range ended {
+		client.End(relay.Refused(r))
+	}
+}
+
 func (g *group) say(node *core.Node) {
 	if !proto.Equal(g.node, node) {
 		g.node = node
@@ -100,9 +120,9 @@ func (g *group) say(node *core.Node) {
 	}
 }
 
-func (p *player) leave(g *group, via []string) {
-	g.ways.Leave(via)
-	g.core.SetVia(g.ways.Longest(), p.now)
+func (p *player) leave(g *group, speaker *relay.Speaker) {
+	g.words.Leave(speaker)
+	g.core.SetVia(g.words.Via(), p.now)
 	switch g.users--; {
 	case g.users > 0:
 	case g.alone:

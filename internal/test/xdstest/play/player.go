@@ -111,11 +111,11 @@ func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
 // begin does what a relay does by itself when it starts.
 func (p *player) begin() {
 	if _, ok := p.saved[""]; ok && p.HasDefault() && p.Stays("") {
-		g, _ := p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
-		p.leave(g, nil)
+		g, speaker, _ := p.join(relay.Place{}, session.Peer{}, p.StaticNode()) // the first group is always admitted
+		p.leave(g, speaker)
 	}
 	if types := relay.TypeURLs(p.config.Downstream.ReadyTypes); len(types) > 0 {
-		g, _ := p.join(relay.Place{}, nil, p.StaticNode())
+		g, _, _ := p.join(relay.Place{}, session.Peer{}, p.StaticNode())
 		mailbox := fanout.NewSubscriber(func() {})
 		for _, t := range types {
 			g.hub.Subscribe(t, mailbox).Delta([]string{fanout.Wildcard}, nil, p.now)
@@ -275,6 +275,9 @@ func (p *player) step(g *group, event func()) (learned bool) {
 		e.Apply(g.hub)
 		if e.Check != 0 {
 			p.check(g, e.Check, e.Timeout)
+		}
+		if e.Refused != nil {
+			p.refused(g, *e.Refused)
 		}
 	}
 	return len(effects) > 0
