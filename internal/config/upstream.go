@@ -117,8 +117,9 @@ type Upstream struct {
 	FailbackAfter time.Duration `yaml:"failback_after"`
 
 	// MaxRequestBytes is the largest request sent: a longer list of names goes
-	// over several. Servers of grpc-go and grpc-java take 4 MiB by default
-	// (UP-17).
+	// over several. A control plane that speaks SotW takes a list only as a
+	// whole: names that do not fit are left out, those that were asked for last
+	// (UP-21). Servers of grpc-go and grpc-java take 4 MiB by default (UP-17).
 	// Default: 3MiB.
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
 
