@@ -18,6 +18,7 @@ func (m *Metrics) fromTheStart() {
 		m.clients.ofShort(short)
 		m.nacksSent.WithLabelValues(short)
 		m.unasked.WithLabelValues(short)
+		m.leftOut.WithLabelValues(short)
 		m.expired.WithLabelValues(short)
 		for _, what := range []downstream.OversizedKind{downstream.OversizedResource, downstream.OversizedResponse} {
 			m.oversized.WithLabelValues(short, string(what))
