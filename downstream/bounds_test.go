@@ -2,6 +2,8 @@ package downstream
 
 import (
 	"bytes"
+	"encoding/binary"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -10,9 +12,14 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -66,10 +73,100 @@ func TestBoundsComeBeforeDecoding(t *testing.T) {
 			check("a stream", err)
 			_, err = cluster.NewClusterDiscoveryServiceClient(conn).FetchClusters(t.Context(), tt.request, tt.options...)
 			check("a call", err)
+			health := healthpb.NewHealthClient(conn)
+			probe := &healthpb.HealthCheckRequest{Service: strings.Repeat("s", 2*maxProbe)}
+			limit := "a health check of "
+			if tt.code == codes.InvalidArgument {
+				limit = tt.says
+			}
+			_, err = health.Check(t.Context(), probe, tt.options...)
+			if s := status.Convert(err); s.Code() != tt.code || !strings.Contains(s.Message(), limit) {
+				t.Errorf("a health check: %v", err)
+			}
+			watch, err := health.Watch(t.Context(), probe, tt.options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = watch.Recv()
+			if s := status.Convert(err); s.Code() != tt.code || !strings.Contains(s.Message(), limit) {
+				t.Errorf("a health watch: %v", err)
+			}
 			stop()
 			if n := strings.Count(log.String(), "client refused"); n != 2 {
 				t.Errorf("the log tells of %d refusals, want 2:\n%s", n, &log)
 			}
 		})
 	}
+}
+
+// TestAnswersAreNotCompressed: not even for a client that compresses what it sends.
+func TestAnswersAreNotCompressed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving(t, ServerConfig{Credentials: insecure.NewCredentials(), AcceptGzip: true}, l)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var header metadata.MD
+	answer, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.UseCompressor("gzip"), grpc.Header(&header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by := header.Get("grpc-encoding"); len(by) > 0 {
+		t.Errorf("the answer %v is compressed by %v", answer, by)
+	}
+}
+
+// TestRequestsAreInFlight: what has come of a request counts until it is taken in, with TLS and without.
+func TestRequestsAreInFlight(t *testing.T) {
+	hops(t, func(t *testing.T, l net.Listener, server, client credentials.TransportCredentials) {
+		s, _ := serving(t, ServerConfig{Credentials: server, MaxInflight: 4 << 20}, l)
+		raw, err := net.Dial(l.Addr().Network(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, _, err := client.ClientHandshake(t.Context(), "relay", raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		var headers bytes.Buffer
+		encoder := hpack.NewEncoder(&headers)
+		for _, f := range [][2]string{
+			{":method", "POST"}, {":scheme", "http"}, {":path", "/grpc.health.v1.Health/Check"}, {":authority", "relay"},
+			{"content-type", "application/grpc"}, {"te", "trailers"},
+		} {
+			if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const size = 40 << 10
+		request := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
+		f := http2.NewFramer(conn, nil)
+		_, first := io.WriteString(conn, http2.ClientPreface)
+		for _, err := range []error{
+			first, f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true}),
+			f.WriteData(1, false, request[:16<<10]), f.WriteData(1, false, request[16<<10:30<<10]),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		const least, most = 30 << 10, 33 << 10
+		await(t, func() bool { n := s.Summary().Inflight; return n >= least && n <= most })
+		if err := f.WriteData(1, true, request[30<<10:]); err != nil {
+			t.Fatal(err)
+		}
+		await(t, func() bool { return s.Summary().Inflight == 0 })
+		if err := f.WriteData(3, false, request[:10]); err != nil { // of a stream that is none
+			t.Fatal(err)
+		}
+		await(t, func() bool { return s.Summary().Inflight > 0 })
+		conn.Close()
+		await(t, func() bool { return s.Summary().Inflight == 0 })
+	})
 }

@@ -19,13 +19,30 @@ type conn struct {
 	reader patient // for gRPC, in plaintext
 	doors  *doors
 	since  time.Time
+	flow   *flow // nil without a bound on what is in flight
+	plain  bool  // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
 
 	closed  bool // guarded by doors.mu
 	streams int  // open streams; guarded by Server.mu
 }
 
 func newConn(raw net.Conn, d *doors) *conn {
-	return &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now()}
+	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now()}
+	c.flow = newFlow(c, d.reading)
+	return c
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.arrived(b[:n])
+	return n, err
+}
+
+func (c *conn) arrived(b []byte) {
+	if c.plain {
+		c.flow.arrived(b)
+	}
 }
 
 // SetDeadline implements net.Conn. gRPC sets a deadline for the handshake, and lifts it when that
@@ -40,6 +57,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
+	c.flow.close()
 	c.doors.left(c)
 	return err
 }
@@ -49,7 +67,11 @@ func (c *conn) Close() error {
 // without this method it would keep one of readBuffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	if c.reader != nil {
-		return c.reader.read(size, pool)
+		b, n, err := c.reader.read(size, pool)
+		if err == nil {
+			c.arrived((*b)[:n])
+		}
+		return b, n, err
 	}
 	b := pool.Get(size)
 	n, err := c.Read(*b)
@@ -83,7 +105,14 @@ type tagging struct {
 // ServerHandshake implements credentials.TransportCredentials.
 func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := t.TransportCredentials.ServerHandshake(raw)
-	of, _ := raw.(*conn)
+	of, ok := raw.(*conn)
+	switch {
+	case err != nil || !ok:
+	case c == raw:
+		of.plain = true
+	default:
+		c = secured{c, of.flow}
+	}
 	return c, tag{info, of}, err
 }
 

@@ -27,6 +27,8 @@ type Summary struct {
 	// Connections is how many connections are open, streams or none, and MaxConnections how many
 	// there may be; 0: there is no bound.
 	Connections, MaxConnections int
+	// Inflight is the memory of requests that are not taken in, in bytes.
+	Inflight int
 	// Protocols counts by "delta" and "sotw".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
@@ -41,6 +43,7 @@ type Summary struct {
 func (s *Server) Summary() Summary {
 	sum := Summary{
 		Connections: s.doors.connections(), MaxConnections: s.now.Load().MaxConnections,
+		Inflight:  s.reading.used(),
 		Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{},
 	}
 	groups := make(map[*fanout.Hub]int)

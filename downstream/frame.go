@@ -124,12 +124,14 @@ func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 type inbox struct {
 	delta   bool
 	limit   int // in bytes
+	from    receiver
 	refused *session.End
 	request proto.Message // nil if the request is bare
 	bare    session.Bare
 }
 
 func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
+	defer in.from.takenIn()
 	in.request, in.refused = nil, nil
 	if size := data.Len(); size > in.limit {
 		in.refused = tooLarge(size, in.limit)
@@ -180,8 +182,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if in, ok := v.(*inbox); ok {
+	switch in := v.(type) {
+	case *inbox:
 		return in.unmarshal(data, c.CodecV2)
+	case *probe:
+		return in.unmarshal(data.Len(), func(into any) error { return c.CodecV2.Unmarshal(data, into) })
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

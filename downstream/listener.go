@@ -15,6 +15,7 @@ type doors struct {
 	now      func() *ServerConfig
 	log      *slog.Logger
 	observer Observer
+	reading  *reading
 
 	mu        sync.Mutex
 	listeners []*door
@@ -54,8 +55,8 @@ func ClosedReasons() []ClosedFor { return []ClosedFor{ClosedTooMany, ClosedHands
 // warnEvery is how often the log says that clients are closed at once, while they come back.
 const warnEvery = time.Minute
 
-func newDoors(now func() *ServerConfig, log *slog.Logger, o Observer) *doors {
-	return &doors{now: now, log: log, observer: o, fresh: make(map[*conn]bool)}
+func newDoors(now func() *ServerConfig, log *slog.Logger, o Observer, r *reading) *doors {
+	return &doors{now: now, log: log, observer: o, reading: r, fresh: make(map[*conn]bool)}
 }
 
 // add returns the listener that gRPC gets.

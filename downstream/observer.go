@@ -28,6 +28,9 @@ type Observer interface {
 	ClientStalled()
 	// ClientRateLimited is called when a request had to wait.
 	ClientRateLimited()
+	// ClientReadingWaits is called when a connection is not read on because requests that are not taken
+	// in take as much as they may.
+	ClientReadingWaits()
 	// ClientOversized is called when a resource or response is too large for a client.
 	ClientOversized(t cache.TypeURL, what OversizedKind)
 	// ClientTypeRefused is called when a client is refused one of its types; told is
@@ -57,5 +60,6 @@ func (nobody) ClientAck(cache.TypeURL, time.Duration)                          {
 func (nobody) ClientPanic()                                                    {}
 func (nobody) ClientStalled()                                                  {}
 func (nobody) ClientRateLimited()                                              {}
+func (nobody) ClientReadingWaits()                                             {}
 func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                    {}
 func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {}

@@ -34,6 +34,9 @@ type ServerConfig struct {
 	MaxRequest   int
 	MaxStreams   uint32
 	FirstMessage time.Duration
+	// MaxInflight bounds the bytes of memory that requests take which are not complete, or not taken in
+	// yet, over all connections; one of them may take half of it. Zero means no bound (VALID-8).
+	MaxInflight int
 	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
 	AcceptGzip bool
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
@@ -65,6 +68,7 @@ type Server struct {
 	clusterDeliveries *session.ClusterDeliveries
 	senders           *senders
 	doors             *doors
+	reading           *reading
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -108,7 +112,8 @@ func NewServer(c ServerConfig) *Server {
 		s.config.Random = rand.Float64
 	}
 	s.now.Store(&s.config)
-	s.doors = newDoors(s.now.Load, s.log, s.observer)
+	s.reading = newReading(c.MaxInflight, s.log, s.observer)
+	s.doors = newDoors(s.now.Load, s.log, s.observer, s.reading)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -124,7 +129,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	)
 	s.registerServices()
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.offerHealth()
 	s.SetReady(false)
 	return s
 }
@@ -175,6 +180,7 @@ func (s *Server) Close(spread time.Duration) {
 		<-graceful
 	}
 	s.senders.close()
+	s.reading.stop()
 }
 
 // Still returns what has not moved since the last call, for a watchdog, or "". It does not return

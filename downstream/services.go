@@ -44,7 +44,8 @@ func (s *Server) offer(t cache.TypeURL, desc grpc.ServiceDesc) {
 	}
 	for i := range desc.Methods {
 		desc.Methods[i].Handler = func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			in := &inbox{limit: s.config.MaxRequest}
+			in := &inbox{limit: s.config.MaxRequest, from: s.receiver(ctx)}
+			defer in.from.leave()
 			if in.refused = s.refusesCompression(ctx); in.refused == nil {
 				if err := decode(in); err != nil {
 					return nil, err

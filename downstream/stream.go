@@ -82,7 +82,7 @@ const (
 func Reasons() []session.Reason {
 	return []session.Reason{
 		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
-		session.Overcrowded, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged,
+		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged,
 	}
 }
 
@@ -97,10 +97,18 @@ type statusWriter interface {
 // implements it on the same stream, and tells it nowhere else before a message is inflated.
 type inflater interface{ RecvCompress() string }
 
+// answerer decides how what a client gets is compressed; "" is not at all. gRPC implements it on the
+// same stream. By itself it compresses answers to a client that compresses its requests, each time anew.
+type answerer interface{ SetSendCompress(name string) error }
+
 // refusesCompression refuses a stream or call whose client compresses what it sends, unless that is
-// accepted: a message is inflated as a whole before anything of it can be bounded.
+// accepted: a message is inflated as a whole before anything of it can be bounded. What the client gets
+// is not compressed either way.
 func (s *Server) refusesCompression(ctx context.Context) *session.End {
 	if s.config.AcceptGzip {
+		if to, ok := grpc.ServerTransportStreamFromContext(ctx).(answerer); ok {
+			_ = to.SetSendCompress("") // an error means that the client is gone
+		}
 		return nil
 	}
 	by := "?"
@@ -122,7 +130,8 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
 	st.peer.End = st.end
-	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
+	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest, from: st.conn.receiver(g.Context(), st.end)}
+	defer st.in.from.leave()
 	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	if end := s.register(st); end != nil {
 		return statusOf(end).Err()

@@ -77,6 +77,7 @@ const (
 	Unreachable Reason = "unavailable"  // UNAVAILABLE
 	Overcrowded Reason = "too_many"     // RESOURCE_EXHAUSTED: groups.max
 	Glob        Reason = "glob"         // it ends no stream (NAME-11)
+	HalfSent    Reason = "half_sent"    // RESOURCE_EXHAUSTED: a request that does not go on
 	Looped      Reason = "loop"         // FAILED_PRECONDITION
 	// RefusedUpstream: the control plane refuses what the client has the group's streams say (UP-21).
 	RefusedUpstream Reason = "refused_upstream" // FAILED_PRECONDITION
@@ -94,7 +95,7 @@ func (e *End) Code() code.Code {
 	switch e.Reason {
 	case BadRequest:
 		return code.Code_INVALID_ARGUMENT
-	case OverLimit, Overcrowded:
+	case OverLimit, Overcrowded, HalfSent:
 		return code.Code_RESOURCE_EXHAUSTED
 	case NodeChanged:
 		return code.Code_ABORTED

@@ -57,6 +57,7 @@ type stateCollector struct {
 	clients       *prometheus.Desc
 	connections   *prometheus.Desc
 	most          *prometheus.Desc
+	inflight      *prometheus.Desc
 	sync          *prometheus.Desc
 	refused       *prometheus.Desc
 	subscriptions *prometheus.Desc
@@ -82,6 +83,7 @@ func newStateCollector(r Relay) *stateCollector {
 		clients:       desc("clients", "Open client streams.", "protocol"),
 		connections:   desc("client_connections", "Open connections of clients, with and without streams."),
 		most:          desc("client_connections_limit", "How many connections clients may have: downstream.max_connections, or what the limit of file descriptors leaves. 0 is no limit."),
+		inflight:      desc("client_inflight_bytes", "Bytes of memory that requests of clients take which are not complete or not taken in yet; downstream.max_inflight_bytes bounds it. Small requests that arrive whole do not count."),
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (a response waits to be sent), unacked (the client owes an ACK) or nacked (its last verdict was a rejection).", "state"),
 		refused:       desc("client_refused_types", "Types that the relay refuses on open client streams whose other types it serves: the client has no identity (forbidden), or there is no room for another group (too_many). told says what the client gets. errors: an error for each name. nothing: no response, so that the client waits; this is for a client that subscribes to the wildcard, and for a SotW client that came back with a full-state set.", "type", "reason", "told"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
@@ -102,6 +104,7 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.refused
 	ch <- c.connections
 	ch <- c.most
+	ch <- c.inflight
 	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
 	}
@@ -121,6 +124,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	summary := c.relay.Summary()
 	gauge(c.connections, summary.Connections)
 	gauge(c.most, summary.MaxConnections)
+	gauge(c.inflight, summary.Inflight)
 	for _, protocol := range protocols {
 		gauge(c.clients, summary.Protocols[protocol], protocol)
 	}

@@ -56,6 +56,7 @@ type Metrics struct {
 	panics       prometheus.Counter
 	stalls       prometheus.Counter
 	limited      prometheus.Counter
+	readingWaits prometheus.Counter
 	oversized    *prometheus.CounterVec
 	refusals     *prometheus.CounterVec
 
@@ -154,6 +155,7 @@ func NewMetrics(b Build) *Metrics {
 
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because it sends more than downstream.request_rate."})
+	m.readingWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_reading_waits_total", Help: "Times that a client's connection was not read on because requests that are not taken in take as much memory as downstream.max_inflight_bytes lets them."})
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
 	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
@@ -165,7 +167,7 @@ func NewMetrics(b Build) *Metrics {
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.ack, m.propagation, m.panics, m.stalls, m.limited, info,
+	m.registry.MustRegister(m.ack, m.propagation, m.panics, m.stalls, m.limited, m.readingWaits, info,
 		newGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -365,6 +367,9 @@ func (m *Metrics) ClientPanic() { m.panics.Inc() }
 
 // ClientStalled counts clients that do not read.
 func (m *Metrics) ClientStalled() { m.stalls.Inc() }
+
+// ClientReadingWaits counts how often a connection was not read on.
+func (m *Metrics) ClientReadingWaits() { m.readingWaits.Inc() }
 
 // ClientRateLimited counts requests that had to wait.
 func (m *Metrics) ClientRateLimited() { m.limited.Inc() }

@@ -225,6 +225,7 @@ func Default() Config {
 		Downstream: Downstream{
 			Listen:                  []string{"127.0.0.1:18000"},
 			MaxRequestBytes:         16 * MiB,
+			MaxInflightBytes:        64 * MiB,
 			MaxNameBytes:            4 * KiB,
 			MaxNamesPerStream:       1_000_000,
 			MaxStreamsPerConnection: 1000,

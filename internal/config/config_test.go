@@ -301,6 +301,7 @@ downstream:
   max_connections: 500
   relays: ["spiffe://example.org/relay"]
   max_request_bytes: 4096
+  max_inflight_bytes: 1MiB
   accept_gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
@@ -399,6 +400,7 @@ func fullConfig() Config {
 			Relays:                  []string{"spiffe://example.org/relay"},
 			MaxConnections:          500,
 			MaxRequestBytes:         4 * KiB,
+			MaxInflightBytes:        MiB,
 			AcceptGzip:              true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,

@@ -40,9 +40,18 @@ type Downstream struct {
 	// Default: 16MiB.
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
 
+	// MaxInflightBytes bounds the memory of requests that are not complete, or not
+	// taken in yet, over all connections; one connection may take half of it. At the
+	// bound, reading waits, and goes on with one request after the other; nobody is
+	// refused for that. Connections with less than 16 KiB of such requests never
+	// wait. A request ends its stream that receives less than 64 KiB in 10 s while
+	// others wait, or nothing for 30 s (VALID-8). It is at least four times
+	// MaxRequestBytes: with a greater MaxRequestBytes the default is that.
+	// Default: 64MiB.
+	MaxInflightBytes Bytes `yaml:"max_inflight_bytes"`
+
 	// AcceptGzip accepts compressed requests, and MaxRequestBytes bounds what they
-	// are inflated to. Such a client's responses are compressed, too, once for each
-	// client. Without it a client that compresses is refused: 60 KiB can be inflated
+	// are inflated to. Responses are not compressed, for any client. Without it a client that compresses is refused: 60 KiB can be inflated
 	// to 60 MiB before anything of it is known (VALID-8).
 	// Default: false.
 	AcceptGzip bool `yaml:"accept_gzip"`
@@ -164,3 +173,12 @@ type ServerTLS struct {
 
 // Enabled reports whether connections are secured.
 func (t ServerTLS) Enabled() bool { return t != ServerTLS{} }
+
+// inflightRequests is how many of the largest requests fit into MaxInflightBytes: a connection may take
+// half of it, and a request that comes in small parts takes twice its size.
+const inflightRequests = 4
+
+// EffectiveMaxInflight is MaxInflightBytes, or more if the largest request needs it.
+func (d *Downstream) EffectiveMaxInflight() Bytes {
+	return max(d.MaxInflightBytes, inflightRequests*d.MaxRequestBytes)
+}

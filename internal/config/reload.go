@@ -76,6 +76,7 @@ var reloads = map[string]Reload{
 	"downstream.relays":                     ReloadNow,
 	"downstream.max_connections":            ReloadNow,
 	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection
+	"downstream.max_inflight_bytes":         ReloadRestart,
 	"downstream.accept_gzip":                ReloadRestart,
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,

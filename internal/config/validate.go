@@ -180,6 +180,7 @@ func (v *validator) downstream() {
 	}
 	v.relays(d.Relays)
 	v.messageSize("downstream.max_request_bytes", d.MaxRequestBytes)
+	v.inflight(d)
 	v.positive("downstream.max_name_bytes", int64(d.MaxNameBytes))
 	v.positive("downstream.max_names_per_stream", int64(d.MaxNamesPerStream))
 	v.positive("downstream.max_streams_per_connection", int64(d.MaxStreamsPerConnection))
@@ -207,6 +208,15 @@ func (v *validator) downstream() {
 		if types := v.c.Upstream.Types; len(types) > 0 && typeURLOf(name) != "" && !slices.ContainsFunc(types, asked) {
 			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
 		}
+	}
+}
+
+// inflight checks what requests that are not taken in may take.
+func (v *validator) inflight(d *Downstream) {
+	const key = "downstream.max_inflight_bytes"
+	v.positive(key, int64(d.MaxInflightBytes))
+	if least := d.EffectiveMaxInflight(); d.MaxInflightBytes > 0 && d.MaxInflightBytes < least && v.written(key) {
+		v.fail(key, "leave it out, or lower downstream.max_request_bytes", "must be at least %v, %d times downstream.max_request_bytes, is %v", least, inflightRequests, d.MaxInflightBytes)
 	}
 }
 

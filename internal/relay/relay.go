@@ -142,6 +142,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		MaxRequest:   int(c.Downstream.MaxRequestBytes),
 		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
 		FirstMessage: c.Downstream.FirstMessageTimeout,
+		MaxInflight:  int(c.Downstream.EffectiveMaxInflight()),
 		AcceptGzip:   c.Downstream.AcceptGzip,
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,

@@ -22,7 +22,8 @@ type hoarder struct {
 	conn   net.Conn
 	frames *http2.Framer
 	next   uint32
-	begun  int // calls of which the answer has begun
+	begun  int               // streams and calls of which the answer has begun
+	ended  map[uint32]string // by stream: the status without an answer
 }
 
 func (w *world) hoarder() *hoarder {
@@ -31,7 +32,8 @@ func (w *world) hoarder() *hoarder {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	h := &hoarder{t: w.t, conn: conn, frames: http2.NewFramer(conn, conn), next: 1}
+	h := &hoarder{t: w.t, conn: conn, frames: http2.NewFramer(conn, conn), next: 1, ended: make(map[uint32]string)}
+	h.frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		w.t.Fatal(err)
 	}
@@ -47,8 +49,12 @@ func (w *world) hoarder() *hoarder {
 				if err == nil && !f.IsAck() {
 					_ = h.frames.WriteSettingsAck()
 				}
-			case *http2.HeadersFrame:
-				h.begun++
+			case *http2.PingFrame:
+				if !f.IsAck() {
+					_ = h.frames.WritePing(true, f.Data)
+				}
+			case *http2.MetaHeadersFrame:
+				h.answered(f)
 			}
 		}
 	})
@@ -56,8 +62,26 @@ func (w *world) hoarder() *hoarder {
 	return h
 }
 
-// call makes a unary call.
-func (h *hoarder) call(method string, request proto.Message) {
+// answered takes note of an answer's headers.
+func (h *hoarder) answered(f *http2.MetaHeadersFrame) {
+	if !f.StreamEnded() {
+		h.begun++
+		return
+	}
+	status := ""
+	for _, field := range f.RegularFields() {
+		switch field.Name {
+		case "grpc-status":
+			status = field.Value + status
+		case "grpc-message":
+			status += " " + field.Value
+		}
+	}
+	h.ended[f.StreamID] = status
+}
+
+// headers opens a stream.
+func (h *hoarder) headers(method string) (stream uint32) {
 	h.t.Helper()
 	var headers bytes.Buffer
 	enc := hpack.NewEncoder(&headers)
@@ -69,15 +93,22 @@ func (h *hoarder) call(method string, request proto.Message) {
 			h.t.Fatal(err)
 		}
 	}
-	b, err := proto.Marshal(request)
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	id := h.next
 	h.next += 2
 	if err := h.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}); err != nil {
 		h.t.Fatal(err)
 	}
+	return id
+}
+
+// call makes a unary call.
+func (h *hoarder) call(method string, request proto.Message) {
+	h.t.Helper()
+	b, err := proto.Marshal(request)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	id := h.headers(method)
 	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 	if err := h.frames.WriteData(id, true, message); err != nil {
 		h.t.Fatal(err)

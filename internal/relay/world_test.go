@@ -242,6 +242,7 @@ type sightings struct {
 	mu                       sync.Mutex
 	ended                    map[session.Reason]int
 	stalled, limited, panics int
+	readingWaits             int
 	subscribes               int
 	panicOn                  string // the method in which to panic, once
 }
@@ -272,6 +273,7 @@ func (s *sightings) ClientAck(cache.TypeURL, time.Duration)                  { s
 func (s *sightings) ClientPropagation(cache.TypeURL, time.Duration, string)  {}
 func (s *sightings) ClientPanic()                                            { s.count("panic", func() { s.panics++ }) }
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
+func (s *sightings) ClientReadingWaits()                                     { s.count("waits", func() { s.readingWaits++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }
 func (s *sightings) ClientOversized(cache.TypeURL, downstream.OversizedKind) {}
 func (s *sightings) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {

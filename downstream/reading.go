@@ -1,0 +1,268 @@
+package downstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
+)
+
+// reading is the edge around inflight: its lock, its clock, and what the log and an Observer get.
+type reading struct {
+	log      *slog.Logger
+	observer Observer
+
+	mu       sync.Mutex
+	inflight *inflight
+	timer    *time.Timer // it runs while requests are not taken in
+	runs     bool
+	stopped  bool
+	warned   time.Time
+	more     int // connections that had to wait since then
+}
+
+// lookEvery is how often reading looks for requests that do not go on.
+const lookEvery = time.Second
+
+// newReading returns nil if there is no bound.
+func newReading(bound int, log *slog.Logger, o Observer) *reading {
+	if bound == 0 {
+		return nil
+	}
+	return &reading{log: log, observer: o, inflight: newInflight(bound)}
+}
+
+// look ends the requests that do not go on.
+func (r *reading) look() {
+	r.mu.Lock()
+	found := r.inflight.tick(time.Now())
+	if r.runs = len(r.inflight.holders) > 0 && !r.stopped; r.runs {
+		r.timer.Reset(lookEvery)
+	}
+	r.mu.Unlock()
+	for _, s := range found {
+		s.end(halfSent(s.silent))
+	}
+}
+
+// watch makes sure that look is called while there is something to look at.
+func (r *reading) watch() {
+	switch {
+	case r.runs || r.stopped || len(r.inflight.holders) == 0:
+		return
+	case r.timer == nil:
+		r.timer = time.AfterFunc(lookEvery, r.look)
+	default:
+		r.timer.Reset(lookEvery)
+	}
+	r.runs = true
+}
+
+// stop ends all looking.
+func (r *reading) stop() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// used is how many bytes of memory requests take that are not taken in.
+func (r *reading) used() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inflight.used
+}
+
+// waits tells that a connection has to wait. The log gets it now and then.
+func (r *reading) waits(c *conn) {
+	r.observer.ClientReadingWaits()
+	r.mu.Lock()
+	more, due := r.more, time.Since(r.warned) >= warnEvery
+	if due {
+		r.more, r.warned = 0, time.Now()
+	} else {
+		r.more++
+	}
+	used, bound := r.inflight.used, r.inflight.bound
+	r.mu.Unlock()
+	if due {
+		r.log.Warn("requests of clients wait to be read: those that have begun and are not taken in take what they may; if the clients are as they should be, raise downstream.max_inflight_bytes",
+			"peer", PeerName(c.RemoteAddr()), "bytes", used, "max_inflight_bytes", bound, "more_since_last", more)
+	}
+}
+
+// halfSent is the reason with which a stream ends whose request does not go on.
+func halfSent(silent bool) *session.End {
+	why := fmt.Sprintf("less than %d KiB of it came in %v, while other requests waited for room (downstream.max_inflight_bytes)", slowBytes>>10, slowAfter)
+	if silent {
+		why = fmt.Sprintf("nothing of it came for %v", silentAfter)
+	}
+	return &session.End{Reason: session.HalfSent, Message: "a request is not complete, and " + why + "; send it again"}
+}
+
+// flow is what a connection's reading has to do with the bound. Its reader is the one goroutine of gRPC
+// that reads from the connection.
+type flow struct {
+	conn    *conn
+	reading *reading
+	frames  frames // the reader's
+	holder  *holder
+	parts   atomic.Int32 // len(holder.parts), which only the reader increases
+}
+
+func newFlow(c *conn, r *reading) *flow {
+	if r == nil {
+		return nil
+	}
+	return &flow{conn: c, reading: r, holder: newHolder()}
+}
+
+// arrived takes note of bytes that were read, and waits until the connection may be read on. Of small
+// requests that are whole it costs no lock.
+func (f *flow) arrived(b []byte) {
+	if f == nil {
+		return
+	}
+	f.frames.follow(b, f)
+	if f.parts.Load() == 0 {
+		return
+	}
+	for n, first := len(b), true; !f.mayRead(n); n, first = 0, false {
+		if first {
+			f.reading.waits(f.conn)
+		}
+		<-f.holder.wake
+	}
+}
+
+func (f *flow) mayRead(n int) (yes bool) {
+	f.with(func(in *inflight) { yes = in.mayRead(f.holder, n, time.Now()) })
+	return yes
+}
+
+// with calls do under the lock.
+func (f *flow) with(do func(*inflight)) {
+	f.reading.mu.Lock()
+	defer f.reading.mu.Unlock()
+	do(f.reading.inflight)
+	f.parts.Store(int32(len(f.holder.parts))) //nolint:gosec // a part takes more than a byte of an int's worth
+	f.reading.watch()
+}
+
+// piece implements pieces.
+func (f *flow) piece(stream uint32, frame int, b []byte) {
+	if f.parts.Load() == 0 && wholeRequests(b) {
+		return
+	}
+	f.with(func(in *inflight) { in.piece(f.holder, stream, frame, b, time.Now()) })
+}
+
+// over implements pieces.
+func (f *flow) over(stream uint32) {
+	if f.parts.Load() > 0 {
+		f.with(func(in *inflight) { in.over(f.holder, stream) })
+	}
+}
+
+// takenIn says that what a stream has received is taken in.
+func (f *flow) takenIn(stream uint32) {
+	if f != nil && f.parts.Load() > 0 {
+		f.with(func(in *inflight) { in.takenIn(f.holder, stream) })
+	}
+}
+
+// close says that the connection is closed.
+func (f *flow) close() {
+	if f != nil {
+		f.with(func(in *inflight) { in.close(f.holder) })
+	}
+}
+
+// number returns the HTTP/2 id of a stream or call, which gRPC keeps to itself, and whether there is one.
+func number(ctx context.Context) (uint32, bool) {
+	of := reflect.ValueOf(grpc.ServerTransportStreamFromContext(ctx))
+	if of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct {
+		return 0, false
+	}
+	id := of.Elem().FieldByName("id")
+	if id.Kind() != reflect.Uint32 {
+		return 0, false
+	}
+	return uint32(id.Uint()), true //nolint:gosec // it is one
+}
+
+// receiver is a stream or call whose requests are accounted for.
+type receiver struct {
+	flow *flow
+	id   uint32
+}
+
+// receiver returns the one of a context. end ends it from outside its handler; the handler calls leave when it returns.
+func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
+	if c == nil || c.flow == nil {
+		return receiver{}
+	}
+	id, ok := number(ctx)
+	if !ok {
+		return receiver{}
+	}
+	c.flow.with(func(in *inflight) { in.join(c.flow.holder, id, end) })
+	return receiver{c.flow, id}
+}
+
+// receiver returns the one of a unary call, or of a stream that no Session serves.
+func (s *Server) receiver(ctx context.Context) receiver {
+	writer, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	if !ok {
+		return receiver{}
+	}
+	return connOf(ctx).receiver(ctx, func(e *session.End) { _ = writer.WriteStatus(statusOf(e)) })
+}
+
+// connOf returns the connection of a stream or call, or nil.
+func connOf(ctx context.Context) *conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if t, ok := p.AuthInfo.(tag); ok {
+			return t.conn
+		}
+	}
+	return nil
+}
+
+func (r receiver) takenIn() { r.flow.takenIn(r.id) }
+
+func (r receiver) leave() {
+	if r.flow != nil {
+		r.flow.with(func(in *inflight) { in.leave(r.flow.holder, r.id) })
+	}
+}
+
+// secured is a connection after its TLS handshake.
+type secured struct {
+	net.Conn
+	flow *flow
+}
+
+// Read implements net.Conn.
+func (s secured) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	s.flow.arrived(b[:n])
+	return n, err
+}
