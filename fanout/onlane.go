@@ -48,6 +48,35 @@ func (o OnLane) Lacks(set []cache.Received) bool {
 	})
 }
 
+// After returns what the resources of the lane would take after an update, in bytes of wire form, how much more that
+// is than now, and which of the names that it sets are present.
+func (o OnLane) After(u *cache.Update) (bytes, more int, held []string) {
+	for _, r := range u.Set {
+		more += r.Size()
+	}
+	o.look(func(l *lane) {
+		bytes = l.Bytes()
+		for _, r := range u.Set {
+			if n := l.size(r.Name); n > 0 {
+				more -= n
+				held = append(held, r.Name)
+			}
+		}
+		for _, name := range u.Removed {
+			more -= l.size(name)
+		}
+	})
+	return bytes + more, more, held
+}
+
+// size is what the resource of a name takes; 0 if there is none.
+func (l *lane) size(name string) int {
+	if r := l.Bearer(name); r != nil && r.Name == name {
+		return r.Size()
+	}
+	return 0
+}
+
 // Same returns the names of those resources that a lane has with exactly this content.
 func (o OnLane) Same(set []cache.Received) map[string]bool {
 	same := make(map[string]bool)

@@ -63,4 +63,4 @@ func Reasons() []string {
 const panicked = "panic"
 
 // Drops are all reasons for which responses are dropped, as an Observer gets them.
-func Drops() []string { return []string{session.Unsubscribed, panicked} }
+func Drops() []string { return []string{session.Unsubscribed, session.Excessive, panicked} }

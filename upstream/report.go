@@ -85,6 +85,9 @@ func (c *Client) observe(e session.Effect) {
 			c.log.Warn("the list of names that goes to the control plane in one request is full; the names that were asked for last are left out, and their clients get an error: raise upstream.max_request_bytes if the control plane takes longer requests, or let it speak Delta",
 				"type", e.Lane.Type, "names", e.LeftOut, "address", e.Entry)
 		}
+	case e.Excess != nil:
+		c.log.Error("the control plane sends more resources of a type than the relay keeps: those that are there stay, and no others are taken in; raise upstream.max_set_bytes, or make the control plane send less",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "bytes", e.Excess.Bytes, "max_set_bytes", e.Excess.Most, "address", e.Entry)
 	case e.Notice != "":
 		c.conn(e.Entry).tellNotice(e.Notice)
 	case e.Stopped:

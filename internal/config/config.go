@@ -210,6 +210,7 @@ func Default() Config {
 			SendNodeAlways:          true,
 			Backoff:                 Backoff{Initial: time.Second, Factor: 1.6, Jitter: 0.2, Max: 10 * time.Second},
 			MaxReceiveBytes:         64 * MiB,
+			MaxSetBytes:             2 * GiB,
 			HealthCheck:             HealthCheckAuto,
 			FailoverAfter:           time.Minute,
 			FailbackAfter:           30 * time.Second,

@@ -283,6 +283,7 @@ upstream:
   backoff: {initial: 500ms, factor: 2, jitter: 0.1, max: 1m}
   keepalive: 5m
   max_receive_bytes: 128MiB
+  max_set_bytes: 1GiB
   initial_versions: never
   wildcard_form: legacy
   chunk_marker: diderot
@@ -386,6 +387,7 @@ func fullConfig() Config {
 			Backoff:         Backoff{Initial: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Max: time.Minute},
 			Keepalive:       5 * time.Minute,
 			MaxReceiveBytes: 128 * MiB,
+			MaxSetBytes:     GiB,
 			InitialVersions: InitialVersionsNever,
 			WildcardForm:    WildcardFormLegacy,
 			ChunkMarker:     ChunkMarkerDiderot,

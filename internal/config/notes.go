@@ -18,6 +18,7 @@ func (c *Config) Notes() []*Error {
 	}
 	v.guardOfASidecar()
 	v.sharedNode()
+	v.anybody()
 	return v.errs
 }
 
@@ -63,4 +64,19 @@ func (v *validator) sharedNode() {
 	v.fail("upstream.node_mode", "leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them",
 		"clients are grouped by %s, but with node_mode static the control plane sees the same node for all groups (id %q, cluster %q): if its answers depend on the node, every group gets those of that one",
 		strings.Join(hidden, ", "), n.ID, n.Cluster)
+}
+
+// anybody: TLS without client certificates keeps others from reading along, and nobody from asking.
+func (v *validator) anybody() {
+	d := &v.c.Downstream
+	if !d.TLS.Enabled() || d.TLS.ClientCA != "" {
+		return
+	}
+	for i, addr := range d.Listen {
+		if !isLocalListen(addr) {
+			v.fail(fmt.Sprintf("downstream.listen[%d]", i), "set downstream.tls.client_ca, so that only clients with a certificate are served",
+				"clients need no certificate: anyone who reaches %q can read what the control plane sends, and ask for more", addr)
+			return
+		}
+	}
 }

@@ -22,6 +22,13 @@ func TestNotes(t *testing.T) {
 			`    2 | upstream: {node_mode: static}`,
 			`      |                       ^`,
 			`  hint: leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them`)},
+		{"TLS without client certificates", "downstream: {listen: ['127.0.0.1:1', ':18000'], tls: {cert: a, key: b}}\n", lines(
+			`relay.yaml:1:38: downstream.listen[1]: clients need no certificate: anyone who reaches ":18000" can read what the control plane sends, and ask for more`,
+			`    1 | downstream: {listen: ['127.0.0.1:1', ':18000'], tls: {cert: a, key: b}}`,
+			`      |                                      ^`,
+			`  hint: set downstream.tls.client_ca, so that only clients with a certificate are served`)},
+		{"TLS on loopback", "downstream: {listen: ['127.0.0.1:1', 'unix:///a'], tls: {cert: a, key: b}}\n", ""},
+		{"TLS with client certificates", "downstream: {listen: [':18000'], tls: {cert: a, key: b, client_ca: c}}\n", ""},
 		{"a node for each group", "groups: {key: [cluster]}\nupstream: {node: {cluster: eg}}\n", ""},
 		{"one node, and no key", "upstream: {node_mode: static, node: {cluster: eg}}\n", ""},
 		{"one node, and a key of identities", "groups: {key: [identity, constant.a]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream: {node_mode: static}\n", ""},

@@ -55,6 +55,7 @@ var reloads = map[string]Reload{
 	"upstream.backoff.max":                ReloadNow,
 	"upstream.keepalive":                  ReloadNow,
 	"upstream.max_receive_bytes":          ReloadNow,
+	"upstream.max_set_bytes":              ReloadNow,
 	"upstream.initial_versions":           ReloadNow,
 	"upstream.wildcard_form":              ReloadNow,
 	"upstream.chunk_marker":               ReloadNow,

@@ -71,6 +71,12 @@ type Upstream struct {
 	// Default: 64MiB.
 	MaxReceiveBytes Bytes `yaml:"max_receive_bytes"`
 
+	// MaxSetBytes bounds the resources that a group keeps of a type, those of the
+	// wildcard and those asked for by name each; 0 is no limit. A response that would
+	// exceed it is rejected, and what is there is kept (VALID-8).
+	// Default: 2GiB.
+	MaxSetBytes Bytes `yaml:"max_set_bytes"`
+
 	// InitialVersions says on which new streams the relay shows the server
 	// the versions that it has: always, same_entry (only when the previous
 	// stream was to the same upstream entry) or never (RECON-8, H-9).

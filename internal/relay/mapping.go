@@ -60,6 +60,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 		Types:            TypeURLs(c.Upstream.Types),
 		Coalesce:         c.Upstream.CoalesceWindow,
 		MaxRequest:       int(c.Upstream.MaxRequestBytes),
+		MaxSet:           int(c.Upstream.MaxSetBytes),
 		Missing:          c.Timers.DNETimeout,
 		MissingExplicit:  c.Timers.DNETimeoutExplicit,
 		Settle:           c.Timers.Settle,

@@ -45,6 +45,7 @@ type keeper struct {
 
 	mu   sync.Mutex // one write at a time
 	hold *snapshot.Hold
+	lost bool // it was removed or replaced, and is not made again
 	// written is how far the groups had come in the last file, and at when that was written.
 	written map[string]progress
 	at      time.Time
@@ -133,11 +134,23 @@ func (k *keeper) load(f cache.Fingerprint) {
 }
 
 // take holds the directory, unless it does so already: two relays would overwrite what
-// the other has saved.
+// the other has saved. A directory that was removed meanwhile is not made again: it may have
+// been a disk that is gone.
 func (k *keeper) take() (err error) {
-	if k.hold == nil {
-		k.hold, err = snapshot.TakeHold(k.config.Dir, fmt.Sprintf("process %d, instance %q", os.Getpid(), k.instance))
+	if k.hold != nil {
+		if err = k.hold.Check(); err != nil {
+			k.hold.Close()
+			k.hold, k.lost, k.written = nil, true, nil
+		}
+		return err
 	}
+	if k.lost {
+		if _, err := os.Stat(k.config.Dir); err != nil {
+			return err
+		}
+	}
+	k.hold, err = snapshot.TakeHold(k.config.Dir, fmt.Sprintf("process %d, instance %q", os.Getpid(), k.instance))
+	k.lost = k.lost && err != nil
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,10 @@ import (
 const holdName = "snapshot.lock"
 
 // Hold is the right to write to a directory, of one relay at a time.
-type Hold struct{ file *os.File }
+type Hold struct {
+	file *os.File
+	dir  string
+}
 
 // InUse: another process that runs holds a directory.
 type InUse struct {
@@ -54,7 +58,7 @@ func TakeHold(dir, holder string) (*Hold, error) {
 	}
 	// That it cannot be written, on a disk that is full, changes nothing about the lock.
 	_ = os.WriteFile(name, []byte(holder+"\n"), 0o600)
-	return &Hold{f}, nil
+	return &Hold{f, dir}, nil
 }
 
 // maxHolder bounds what is read of a holder's own words.
@@ -68,6 +72,23 @@ func printable(text string) string {
 		}
 		return r
 	}, text))
+}
+
+// Check says why the directory is not the one that is held any more: it, or the file that is locked, was
+// removed or replaced. What is written there then is nobody's, or another relay's.
+func (h *Hold) Check() error {
+	held, err := h.file.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(filepath.Join(h.dir, holdName))
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err != nil || !os.SameFile(held, there):
+		return fmt.Errorf("%s, or its file %s, was removed or replaced while the relay runs; nothing was written into it. If there is a directory the next time, it is used", h.dir, holdName)
+	}
+	return nil
 }
 
 // Close lets the directory go.

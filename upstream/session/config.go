@@ -49,6 +49,9 @@ type Config struct {
 	Coalesce time.Duration
 	// MaxRequest bounds one request, in bytes; zero means no bound (UP-17).
 	MaxRequest int
+	// MaxSet bounds what the resources of a lane take, in bytes of their wire form; zero means no
+	// bound (VALID-8).
+	MaxSet int
 	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
 	Missing, MissingExplicit time.Duration
 	// Settle and SettleCap tell when a wildcard is complete (RECON-16).

@@ -47,6 +47,7 @@ type Core struct {
 
 	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
 	faults map[fanout.Lane]*fault // lanes on which a response had a fault
+	excess map[fanout.Lane]bool   // lanes of which the log has said that they would take too much
 
 	alive time.Time // when the control plane was last known to be alive; zero: never yet
 
@@ -81,6 +82,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		silent:   make(map[cache.TypeURL]fanout.Lane),
 		bare:     make(map[fanout.Lane]bool),
 		faults:   make(map[fanout.Lane]*fault),
+		excess:   make(map[fanout.Lane]bool),
 	}
 	for i := range c.Entries {
 		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}

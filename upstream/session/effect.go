@@ -41,6 +41,8 @@ type Effect struct {
 	Silence *Silence
 	// Uncertain is for the log, about a Lane and an Entry.
 	Uncertain *fanout.Uncertainty
+	// Excess is for the log, about a Lane and an Entry.
+	Excess *Excess
 	// Notice is for the log, about an Entry. So is Stopped: the Entry has stopped answering, though
 	// its connection is open.
 	Notice, Entry string

@@ -45,6 +45,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if !asked || l.wildcardLeft() {
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
+	c.fits(s, l, d)
 	d.Routine = calm && c.routine(l, d)
 	c.answer(l, d, now)
 	c.fullState(l, d)
