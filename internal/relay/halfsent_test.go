@@ -90,18 +90,24 @@ func TestHalfSent(t *testing.T) {
 			}
 		}
 		<-sent
+		late.mu.Lock()
 		if late.begun != 1 {
 			t.Error("the request of a client that had to wait is not answered")
 		}
-		if n := w.seen.endings(session.HalfSent); n == 0 || w.seen.readingWaits == 0 {
-			t.Errorf("%d streams were ended, %d connections waited", n, w.seen.readingWaits)
+		late.mu.Unlock()
+		var waits int
+		w.seen.count("", func() { waits = w.seen.readingWaits })
+		if n := w.seen.endings(session.HalfSent); n == 0 || waits == 0 {
+			t.Errorf("%d streams were ended, %d connections waited", n, waits)
 		}
 		for _, h := range all {
+			h.mu.Lock()
 			for stream, status := range h.ended {
 				if status != "8 a request is not complete, and less than 64 KiB of it came in 10s, while other requests waited for room (downstream.max_inflight_bytes); send it again" {
 					t.Fatalf("stream %d ended with %s", stream, status)
 				}
 			}
+			h.mu.Unlock()
 		}
 		time.Sleep(40 * time.Second)
 		if used := w.relay.Summary().Inflight; used != 0 {

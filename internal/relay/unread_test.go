@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -22,8 +23,10 @@ type hoarder struct {
 	conn   net.Conn
 	frames *http2.Framer
 	next   uint32
-	begun  int               // streams and calls of which the answer has begun
-	ended  map[uint32]string // by stream: the status without an answer
+
+	mu    sync.Mutex
+	begun int               // streams and calls of which the answer has begun
+	ended map[uint32]string // by stream: the status without an answer
 }
 
 func (w *world) hoarder() *hoarder {
@@ -64,6 +67,8 @@ func (w *world) hoarder() *hoarder {
 
 // answered takes note of an answer's headers.
 func (h *hoarder) answered(f *http2.MetaHeadersFrame) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if !f.StreamEnded() {
 		h.begun++
 		return
@@ -133,6 +138,8 @@ func TestCallsThatNobodyReads(t *testing.T) {
 		if grown := heap() - before; grown > 10<<20 {
 			t.Errorf("%d answers that nobody reads take %.1f MiB", calls, grown/(1<<20))
 		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if h.begun != calls {
 			t.Errorf("%d calls of %d were answered", h.begun, calls)
 		}
