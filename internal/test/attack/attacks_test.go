@@ -44,9 +44,9 @@ var attacks = []attack{
 	{ID: "T10", Name: "10,000 connections that say nothing", Remote: true, Harm: connects(10_000)},
 	{ID: "T10", Name: "400 connections that say nothing, and room for 160", Sets: []string{"downstream.max_connections=160"}, Harm: connects(400), Meanwhile: probed},
 	{ID: "T10", Name: "400 messages of 4 MiB, a byte each 10 ms", Remote: true, Harm: dripping(400, 4<<20), Meanwhile: hears("newcomer", 1), MiB: 64},
-	{ID: "T10", Name: "2,000 clients with 2 MiB but for the last byte", Remote: true, Harm: halfSent(2000, 2<<20, 1), Meanwhile: hears("newcomer", 1)},
+	{ID: "T10", Name: "2,000 clients with 2 MiB but for the last byte", Remote: true, MiB: 192, Harm: halfSent(2000, 2<<20, 1), Meanwhile: hears("newcomer", 1)},
 	{ID: "T10", Name: "50 clients with 2 MiB but for the last byte", Short: true, Remote: true, Harm: halfSent(50, 2<<20, 1), MiB: 64},
-	{ID: "T10", Name: "2,000 clients with requests of 2 MiB", Remote: true, Harm: whole(2000, 2<<20)},
+	{ID: "T10", Name: "2,000 clients with requests of 2 MiB", Remote: true, MiB: 192, Harm: whole(2000, 2<<20)},
 	{ID: "T10", Name: "500 streams with a window of 0", Short: true, Remote: true, Harm: deaf(5, 100, 0)},
 	{ID: "T10", Name: "500 streams whose windows are never opened again", Remote: true, Harm: deaf(5, 100, 1000)},
 	{ID: "T10", Name: "500 clients that vanish without FIN", Remote: true, Span: time.Minute, Harm: vanish(500), Meanwhile: noneLeft},
@@ -62,7 +62,7 @@ var attacks = []attack{
 	{ID: "T13", Name: "a control plane: 10,000 responses a second", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(100, 10*time.Millisecond, changes)}, Harm: wants},
 	{ID: "T13", Name: "a control plane: responses of 50 MB", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, 2*time.Second, large)}, Harm: wants, MiB: 256},
 	{ID: "T13", Name: "a control plane: 500,000 unknown removals", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, time.Second, unknownRemovals)}, Harm: wants},
-	{ID: "T13", Name: "a control plane: a wildcard's set without end", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, endless)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: a wildcard's set without end", SlowPlane: true, Sets: []string{"upstream.max_set_bytes=32MiB"}, Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, endless)}, Harm: wants},
 	{ID: "T13", Name: "a control plane: GOAWAY 5 times a second", SlowPlane: true, Short: true, Plane: planeOptions{MaxAge: 200 * time.Millisecond}},
 }
 
