@@ -63,7 +63,9 @@ func TestManyClusters(t *testing.T) {
 	}
 }
 
-func clusterName(i int) string { return fmt.Sprintf("outbound|8080|v1|service-%d.namespace-%d.svc.cluster.local", i, i%100) }
+func clusterName(i int) string {
+	return fmt.Sprintf("outbound|8080|v1|service-%d.namespace-%d.svc.cluster.local", i, i%100)
+}
 
 // static is a cluster without endpoints.
 func static(name string, timeout time.Duration) *cluster.Cluster {
