@@ -1,0 +1,249 @@
+package share
+
+import (
+	"container/heap"
+	"fmt"
+)
+
+// Ledger counts what the holders of one total have. The zero value is empty. It is not safe for concurrent
+// use. Each call takes time that grows with the logarithm of the number of holders.
+type Ledger[V any] struct {
+	used    int // by all entries
+	exempt  int // the part of it that exempt entries have
+	holders map[string]*holder[V]
+	largest byAmount[V]
+}
+
+// holder is somebody who has something.
+type holder[V any] struct {
+	name           string
+	has            int
+	at             int // in Ledger.largest
+	oldest, newest *Entry[V]
+}
+
+// Entry is what has a part of the total: a connection of the connections, or a stream of the names.
+type Entry[V any] struct {
+	// Value is for whoever made the entry.
+	Value V
+
+	name   string
+	exempt bool
+	gone   bool // it was displaced or has left, and gets nothing any more
+	has    int
+
+	// While it has something and is not exempt:
+	of           *holder[V]
+	older, newer *Entry[V]
+}
+
+// Enter returns an entry that has nothing yet. One that is exempt is never displaced, and counts as
+// if its holder had nothing.
+func (l *Ledger[V]) Enter(name string, exempt bool, v V) *Entry[V] {
+	return &Entry[V]{Value: v, name: name, exempt: exempt}
+}
+
+// Take gives an entry n more of a total of most, or as many as it may have; most 0 is no bound. What is displaced
+// for that has nothing any more. may, unless it is nil, says whether an entry may be displaced: if it keeps
+// the newest one of the largest holder, nothing is displaced.
+func (l *Ledger[V]) Take(e *Entry[V], n, most int, may func(V) bool) (got int, displaced []V) {
+	if e.gone || n <= 0 {
+		return 0, nil
+	}
+	got = n
+	if most > 0 {
+		for {
+			got = max(0, min(n, most-l.used))
+			least := l.displaces(e, n)
+			if least == nil || l.fair(e, n) <= got || may != nil && !may(least.Value) {
+				break
+			}
+			l.Leave(least)
+			displaced = append(displaced, least.Value)
+		}
+	}
+	l.add(e, got)
+	return got, displaced
+}
+
+// displaces returns the entry that would go first for another one, or nil.
+func (l *Ledger[V]) displaces(e *Entry[V], n int) *Entry[V] {
+	if l.fair(e, n) <= 0 {
+		return nil
+	}
+	return l.largest[0].newest
+}
+
+// fair returns how many of n an entry can get by displacing others: its holder then has less than the
+// largest one has now, so that the two do not displace each other for ever.
+func (l *Ledger[V]) fair(e *Entry[V], n int) int {
+	if len(l.largest) == 0 {
+		return 0
+	}
+	has := 0
+	if h := l.holders[e.name]; h != nil && !e.exempt {
+		has = h.has
+	}
+	return min(n, l.largest[0].has-has-1)
+}
+
+// Give takes back n of what an entry has.
+func (l *Ledger[V]) Give(e *Entry[V], n int) { l.add(e, -min(n, e.has)) }
+
+// Leave takes back all that an entry has. It gets nothing any more.
+func (l *Ledger[V]) Leave(e *Entry[V]) {
+	l.Give(e, e.has)
+	e.gone = true
+}
+
+// Move puts an entry under another holder, as its newest, when more is known of who has it.
+func (l *Ledger[V]) Move(e *Entry[V], name string, exempt bool) {
+	if e.name == name && e.exempt == exempt {
+		return
+	}
+	has := e.has
+	l.Give(e, has)
+	e.name, e.exempt = name, exempt
+	l.add(e, has)
+}
+
+// Renounce makes an entry the first of its holder's to be displaced: nobody would miss it.
+func (l *Ledger[V]) Renounce(e *Entry[V]) {
+	if h := e.of; h != nil && h.newest != e {
+		h.unlink(e)
+		h.link(e)
+	}
+}
+
+// Oldest returns the oldest entry of an entry's holder other than itself, or nil; of one that is exempt, nil.
+func (l *Ledger[V]) Oldest(e *Entry[V]) *Entry[V] {
+	h := l.holders[e.name]
+	switch {
+	case h == nil || e.exempt:
+		return nil
+	case h.oldest == e:
+		return e.newer
+	}
+	return h.oldest
+}
+
+// Used is how much of the total is taken, and Holders how many have some of it, beside those who are exempt.
+func (l *Ledger[V]) Used() int { return l.used }
+
+// Holders counts those who have something, without those who are exempt.
+func (l *Ledger[V]) Holders() int { return len(l.holders) }
+
+// add changes what an entry has.
+func (l *Ledger[V]) add(e *Entry[V], n int) {
+	if n == 0 {
+		return
+	}
+	l.used += n
+	e.has += n
+	if e.exempt {
+		l.exempt += n
+		return
+	}
+	h := e.of
+	if h == nil {
+		h = l.holder(e.name)
+		h.link(e)
+	}
+	if h.has += n; e.has == 0 {
+		h.unlink(e)
+	}
+	if h.has > 0 {
+		heap.Fix(&l.largest, h.at)
+		return
+	}
+	heap.Remove(&l.largest, h.at)
+	delete(l.holders, h.name)
+}
+
+// holder returns the holder of a name, which is made if it has nothing yet.
+func (l *Ledger[V]) holder(name string) *holder[V] {
+	h := l.holders[name]
+	if h == nil {
+		if l.holders == nil {
+			l.holders = make(map[string]*holder[V])
+		}
+		h = &holder[V]{name: name}
+		l.holders[name] = h
+		heap.Push(&l.largest, h)
+	}
+	return h
+}
+
+// link adds an entry as the newest.
+func (h *holder[V]) link(e *Entry[V]) {
+	e.of, e.older = h, h.newest
+	if h.newest != nil {
+		h.newest.newer = e
+	} else {
+		h.oldest = e
+	}
+	h.newest = e
+}
+
+func (h *holder[V]) unlink(e *Entry[V]) {
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		h.oldest = e.newer
+	}
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		h.newest = e.older
+	}
+	e.of, e.older, e.newer = nil, nil, nil
+}
+
+// byAmount is a heap with the largest holder first.
+type byAmount[V any] []*holder[V]
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (b byAmount[V]) Len() int           { return len(b) }
+func (b byAmount[V]) Less(i, j int) bool { return b[i].has > b[j].has }
+func (b byAmount[V]) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].at, b[j].at = i, j
+}
+
+func (b *byAmount[V]) Push(x any) {
+	h, _ := x.(*holder[V])
+	h.at = len(*b)
+	*b = append(*b, h)
+}
+
+func (b *byAmount[V]) Pop() any {
+	last := (*b)[len(*b)-1]
+	(*b)[len(*b)-1] = nil
+	*b = (*b)[:len(*b)-1]
+	return last
+}
+
+// Check returns the invariants that do not hold. They must hold at any time.
+func (l *Ledger[V]) Check() (broken []string) {
+	must := func(holds bool, format string, args ...any) {
+		if !holds {
+			broken = append(broken, fmt.Sprintf(format, args...))
+		}
+	}
+	sum := l.exempt
+	must(len(l.holders) == len(l.largest), "%d holders are known, and %d in order", len(l.holders), len(l.largest))
+	for i, h := range l.largest {
+		must(h.at == i && l.holders[h.name] == h, "holder %q is at %d, and says %d", h.name, i, h.at)
+		must(i == 0 || l.largest[(i-1)/2].has >= h.has, "holder %q has more than one before it", h.name)
+		sum += h.has
+		has, last := 0, (*Entry[V])(nil)
+		for e := h.oldest; e != nil; e = e.newer {
+			must(e.of == h && e.older == last && e.name == h.name, "an entry of %q is not its own", h.name)
+			must(e.has > 0 && !e.gone && !e.exempt, "an entry of %q has %d, gone: %v, exempt: %v", h.name, e.has, e.gone, e.exempt)
+			has, last = has+e.has, e
+		}
+		must(h.newest == last && h.has == has && has > 0, "holder %q has %d, its entries %d", h.name, h.has, has)
+	}
+	must(sum == l.used, "%d are used, and the holders have %d", l.used, sum)
+	return broken
+}
