@@ -33,6 +33,7 @@ type debts struct {
 	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
 	refused  pile[string] // names asked for by locator, and globs, which are not served (NAME-18, NAME-11)
+	excess   excess       // those for which there was no room (VALID-8)
 	unserved []string     // those of the newest request, each once, in order; only for SotW
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
@@ -69,7 +70,7 @@ func (d *debts) pending() bool {
 
 // due reports whether there may be something to send now.
 func (d *debts) due() bool {
-	return d.marked || d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
+	return d.marked || d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.excess.names.len() > 0 ||
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 

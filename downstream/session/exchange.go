@@ -30,6 +30,9 @@ type exchange struct {
 	// most bounds the responses that are remembered until their ACK (Bounds.Unacked).
 	most int
 
+	// counted is how many names the stream keeps of the type (Session.names).
+	counted int
+
 	spelled spellings
 	// globs has those that a Delta client asks for, and globsTold says what news there was of a
 	// client's (NAME-11).

@@ -74,6 +74,7 @@ func (p *part) refuse(x *exchange) {
 		}
 		p.errors = append(p.errors, resourceErr{name, why})
 	}
+	x.excess.tell(p)
 }
 
 // failAgain keeps errors that are not sent now for the next response.

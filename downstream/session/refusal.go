@@ -97,7 +97,7 @@ func (x *exchange) succeed(was *exchange) {
 		x.unacked = append(x.unacked, u)
 	}
 	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
-	x.refused, x.unserved, x.globs, x.spelled = was.refused, was.unserved, was.globs, was.spelled
+	x.refused, x.excess, x.unserved, x.globs, x.spelled, x.counted = was.refused, was.excess, was.unserved, was.globs, was.spelled, was.counted
 }
 
 // move serves the type from another Hub, as if its client had just asked there for what it
@@ -162,6 +162,9 @@ type Refusal struct {
 	Reason  Reason
 	Message string
 	Notice  Notice
+
+	// Names is how many names were refused because there are too many, instead of the whole type (VALID-8).
+	Names int
 
 	// Only with the reason Glob: one of them, and whether it is the first that a client of this group
 	// asks for (NAME-11).

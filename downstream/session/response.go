@@ -76,6 +76,7 @@ const (
 	Forbidden   Reason = "forbidden"    // PERMISSION_DENIED
 	Unreachable Reason = "unavailable"  // UNAVAILABLE
 	Overcrowded Reason = "too_many"     // RESOURCE_EXHAUSTED: groups.max
+	NamesFull   Reason = "names_full"   // RESOURCE_EXHAUSTED: downstream.max_names; a Delta stream goes on
 	Glob        Reason = "glob"         // it ends no stream (NAME-11)
 	HalfSent    Reason = "half_sent"    // RESOURCE_EXHAUSTED: a request that does not go on
 	Looped      Reason = "loop"         // FAILED_PRECONDITION
@@ -95,7 +96,7 @@ func (e *End) Code() code.Code {
 	switch e.Reason {
 	case BadRequest:
 		return code.Code_INVALID_ARGUMENT
-	case OverLimit, Overcrowded, HalfSent:
+	case OverLimit, Overcrowded, HalfSent, NamesFull:
 		return code.Code_RESOURCE_EXHAUSTED
 	case NodeChanged:
 		return code.Code_ABORTED

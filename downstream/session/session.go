@@ -48,9 +48,9 @@ type Config struct {
 	Types cache.Types
 	// Relays are the identities of clients that are relays (NODE-11).
 	Relays []string
-	// MaxName bounds the length of a name in bytes, and MaxNames the number of a stream's names
-	// (VALID-8).
-	MaxName, MaxNames int
+	// MaxName bounds the length of a name in bytes, and MaxNames the number of a stream's names. A relay
+	// may have MaxRelayNames, if these are more (VALID-8).
+	MaxName, MaxNames, MaxRelayNames int
 	// MaxResponse bounds a response in bytes; 0 means no bound (DOWN-DELTA-18, ERR-13).
 	MaxResponse int
 	// Bounds are for tests; nil means DefaultBounds.
@@ -128,6 +128,7 @@ type Session struct {
 	groups            Groups
 	subscriber        *fanout.Subscriber
 	clusterDeliveries *ClusterDeliveries
+	allowance         Allowance
 
 	// The state below ends with the stream.
 	node         *core.Node
@@ -144,6 +145,9 @@ type Session struct {
 	chunked      *speaker    // whose response that is; nil if there are none
 	untold       []Untold    // traced sources that no response will carry
 	refusals     []Refusal
+
+	// The names that the stream keeps over all types, and the part of its Allowance that it has.
+	names, taken int
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -165,7 +169,7 @@ func (x *exchange) base() *exchange { return x }
 func New(c *Config, kind Stream, peer Peer, groups Groups, deliveries *ClusterDeliveries, wake func()) *Session {
 	s := &Session{
 		config: c, kind: kind, peer: peer, groups: groups, clusterDeliveries: deliveries,
-		subscriber: fanout.NewSubscriber(wake),
+		subscriber: fanout.NewSubscriber(wake), allowance: plenty{},
 	}
 	s.subscriber.AsksForSources = true
 	return s
@@ -213,22 +217,24 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	}
 	d := st.(*deltaState)
 	req, globs := d.reads(req)
-	if end := s.claims(d, req); end != nil {
+	req, over, end := s.admitNames(d, req, len(located)+len(globs) > 0)
+	if end != nil {
 		return note, end
 	}
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
-	if !d.requested && len(globs) > 0 {
-		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but globs does not ask for everything
+	if !d.requested && len(globs)+len(over) > 0 {
+		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
 	}
 	located = append(located, globs...)
 	d.refused.add(located...)
 	note = d.request(req, now)
 	d.prune()
+	s.settle(&d.exchange, d.takes())
 	s.answer(&d.exchange, now)
 	s.tellGlobs(&d.exchange, globs, NoticeErrors)
-	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located) > 0
+	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located)+len(over) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
@@ -251,7 +257,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if names.Wildcard {
 		kept--
 	}
-	if end := s.checkRoom(w, room{names: kept}); end != nil {
+	if end := s.checkNumber(w, kept); end != nil {
 		return note, end
 	}
 	asks := w.refuse(unserved) || names.changed
@@ -260,6 +266,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 		delivered = s.ofNode.deliveries.Load()
 	}
 	note = w.request(req, names, delivered, now)
+	s.settle(&w.exchange, kept)
 	s.answer(&w.exchange, now)
 	s.tellGlobs(&w.exchange, globs, w.noticeOfGlobs())
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
@@ -280,6 +287,9 @@ func (s *Session) admit(req request, now time.Time, versions map[string]string, 
 	}
 	if end == nil {
 		end = s.checkVersions(versions)
+	}
+	if end == nil && len(versions) > 0 {
+		end = s.checkVersionCount(len(versions))
 	}
 	if end != nil {
 		return nil, end
@@ -409,4 +419,6 @@ func (s *Session) Close(now time.Time) {
 		s.clusterDeliveries.leave(s.node.GetId())
 	}
 	s.states, s.chunks, s.chunked = nil, nil, nil
+	s.allowance.Give(s.taken)
+	s.taken = 0
 }
