@@ -6,9 +6,13 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/share"
 )
 
 // conn is a client's connection, below TLS, from when it was accepted. gRPC gets it in place of
@@ -22,13 +26,23 @@ type conn struct {
 	flow   *flow // nil without a bound on what is in flight
 	plain  bool  // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
 
-	closed  bool // guarded by doors.mu
-	streams int  // open streams; guarded by Server.mu
+	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
+	streams int           // open streams; guarded by Server.mu
+
+	// Guarded by doors.mu.
+	entry   *share.Entry[*conn]
+	closed  bool
+	flooded bool // it is closed because of too many streams
 }
 
+// newConn returns a connection that was accepted. Before the handshake only the address says whose it is.
 func newConn(raw net.Conn, d *doors) *conn {
-	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now()}
+	config := d.now()
+	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now(), opens: opening(config.MaxStreams)}
 	c.flow = newFlow(c, d.reading)
+	var client session.Peer
+	identify(&client, raw.RemoteAddr(), nil, config.Relays)
+	c.entry = d.entries.Enter(client.Holder, client.Relay, c)
 	return c
 }
 
@@ -106,6 +120,9 @@ type tagging struct {
 func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := t.TransportCredentials.ServerHandshake(raw)
 	of, ok := raw.(*conn)
+	if ok && err == nil {
+		err = of.doors.identified(of, info)
+	}
 	switch {
 	case err != nil || !ok:
 	case c == raw:

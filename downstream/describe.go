@@ -29,6 +29,11 @@ type Summary struct {
 	Connections, MaxConnections int
 	// Inflight is the memory of requests that are not taken in, in bytes.
 	Inflight int
+	// Names is how many names all streams have, MaxNames how many they may have, and MaxStreams how many
+	// streams there may be; 0: there is no bound.
+	Names, MaxNames, MaxStreams int
+	// Pressed: memory is short, and new streams are refused.
+	Pressed bool
 	// Protocols counts by "delta" and "sotw".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
@@ -41,8 +46,10 @@ type Summary struct {
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so it can be called often.
 func (s *Server) Summary() Summary {
+	config := s.now.Load()
 	sum := Summary{
-		Connections: s.doors.connections(), MaxConnections: s.now.Load().MaxConnections,
+		Connections: s.doors.connections(), MaxConnections: config.MaxConnections,
+		Names: s.names.used(), MaxNames: config.MaxNamesOfAll, MaxStreams: config.MaxStreamsOfAll, Pressed: s.pressed() != nil,
 		Inflight:  s.reading.used(),
 		Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{},
 	}
@@ -81,7 +88,11 @@ func (st *stream) describe() Client {
 // Check returns the invariants of streams and senders that do not hold. They must hold at any
 // time. Check looks at everything that every client has asked for, one client after another.
 func (s *Server) Check() []string {
-	broken := s.senders.check()
+	broken := append(s.senders.check(), s.names.check()...)
+	broken = append(broken, s.doors.check()...)
+	s.mu.Lock()
+	broken = append(broken, s.places.Check()...)
+	s.mu.Unlock()
 	for _, st := range s.open() {
 		st.with(func(of *session.Session) {
 			for _, b := range of.Check() {

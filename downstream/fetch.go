@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -19,11 +20,14 @@ import (
 // clients share: of a message, gRPC would keep a copy for each call whose client does not read,
 // until its connection closes.
 func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *frame, err error) {
-	if !s.startCall() {
-		return nil, statusOf(shuttingDown()).Err()
-	}
-	defer s.endCall()
 	peer, _ := peerOf(ctx, &s.now.Load().Config)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	place, end := s.startCall(&peer, called(cancel))
+	if end != nil {
+		return nil, statusOf(end).Err()
+	}
+	defer s.endCall(place)
 	req, end := in.sotw()
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
@@ -51,6 +55,8 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 		default:
 		}
 	})
+	names := s.names.enter(&peer, called(cancel))
+	call.Within(names)
 	defer func() {
 		call.Close(time.Now())
 		for _, u := range call.Untold() {
@@ -58,7 +64,9 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 		}
 	}()
 	s.observer.ClientRequest(t, session.FetchRequest)
-	if _, end := call.SotWRequest(req, time.Now()); end != nil {
+	_, end = call.SotWRequest(req, time.Now())
+	names.displace()
+	if end != nil {
 		return nil, refuse(end)
 	}
 	for _, r := range call.Refusals() { // of globs: a type that is refused ends the call
@@ -83,6 +91,9 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 		case <-late:
 			return nil, statusOf(&session.End{Reason: session.Unreachable, Message: "xds-relay: upstream has not answered for all that was asked for; call again"}).Err()
 		case <-ctx.Done():
+			if end := (*session.End)(nil); errors.As(context.Cause(ctx), &end) {
+				return nil, refuse(end)
+			}
 			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-s.stopped:
 			return nil, statusOf(shuttingDown()).Err()
@@ -108,19 +119,33 @@ func almost(ctx context.Context) (late <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// startCall reports whether the Server still takes calls.
-func (s *Server) startCall() bool {
+// called is a unary call in progress.
+type called context.CancelCauseFunc
+
+func (c called) end(e *session.End) { c(e) }
+
+// startCall takes in a call, if there is room for it.
+func (s *Server) startCall(peer *session.Peer, call called) (p *place, end *session.End) {
+	var displaced []served
+	defer func() { displace(displaced) }() // after the lock is released
+	if end := s.pressed(); end != nil {
+		return nil, end
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
-		return false
+		return nil, shuttingDown()
+	}
+	if p, displaced, end = s.takePlace(peer, call); end != nil {
+		return nil, end
 	}
 	s.calls++
-	return true
+	return p, nil
 }
 
-func (s *Server) endCall() {
+func (s *Server) endCall(p *place) {
 	s.mu.Lock()
 	s.calls--
+	s.places.Leave(p)
 	s.mu.Unlock()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/descriptors"
+	"github.com/xds-relay/xds-relay/internal/share"
 )
 
 // doors are the listeners of a Server, and what they have let in.
@@ -19,13 +20,12 @@ type doors struct {
 
 	mu        sync.Mutex
 	listeners []*door
-	open      int            // connections
+	entries   share.Ledger[*conn]
+	waits     waits          // of those who open streams too fast
 	fresh     map[*conn]bool // those whose handshake is not finished
 	shut      bool
 
-	// The last warning that clients are closed at once.
-	warned time.Time
-	more   int // that were closed since then
+	seldom seldom
 }
 
 // door is a listener that lets in as many connections as there may be, and signals when it is
@@ -37,8 +37,7 @@ type door struct {
 	closed chan struct{}
 }
 
-// ClosedFor is why a connection was closed that carried no stream yet. It is a closed set, fit for
-// a metric label.
+// ClosedFor is why the relay closed a connection. It is a closed set, fit for a metric label.
 type ClosedFor string
 
 // The values of ClosedFor.
@@ -47,13 +46,17 @@ const (
 	ClosedTooMany ClosedFor = "too_many"
 	// ClosedHandshake: its handshake took too long.
 	ClosedHandshake ClosedFor = "handshake_timeout"
+	// ClosedDisplaced: a client with fewer connections needed one.
+	ClosedDisplaced ClosedFor = "displaced"
+	// ClosedFlood: it opened streams too fast. ClosedWaiting: its client has done so, and has to wait.
+	ClosedFlood   ClosedFor = "flood"
+	ClosedWaiting ClosedFor = "flood_wait"
 )
 
 // ClosedReasons lists them all, for an Observer.
-func ClosedReasons() []ClosedFor { return []ClosedFor{ClosedTooMany, ClosedHandshake} }
-
-// warnEvery is how often the log says that clients are closed at once, while they come back.
-const warnEvery = time.Minute
+func ClosedReasons() []ClosedFor {
+	return []ClosedFor{ClosedTooMany, ClosedHandshake, ClosedDisplaced, ClosedFlood, ClosedWaiting}
+}
 
 func newDoors(now func() *ServerConfig, log *slog.Logger, o Observer, r *reading) *doors {
 	return &doors{now: now, log: log, observer: o, reading: r, fresh: make(map[*conn]bool)}
@@ -111,20 +114,39 @@ func (l *door) Accept() (net.Conn, error) {
 // enter takes in a connection, if there is room for it.
 func (d *doors) enter(c *conn) bool {
 	config := d.now()
+	holder, _ := c.entry.Holder()
+	var displaced []*conn
+	got := 0
 	d.mu.Lock()
-	full := config.MaxConnections > 0 && d.open >= config.MaxConnections
-	in := !full && !d.shut
+	waits, open := d.waits.has(holder, c.since), !d.shut
+	if open && !waits {
+		got, displaced = d.entries.Take(c.entry, 1, config.MaxConnections, nil)
+	}
+	in := got > 0
 	if in {
-		d.open++
 		d.fresh[c] = true
 	}
 	d.mu.Unlock()
-	if full {
+	d.displace(displaced, config)
+	switch {
+	case waits:
+		d.observer.ClientConnectionClosed(ClosedWaiting)
+	case open && !in:
 		d.observer.ClientConnectionClosed(ClosedTooMany)
 		d.warn("downstream.listen: there are as many connections as there may be, and more are closed at once, so that these clients try another replica; "+config.MoreConnections,
 			"max_connections", config.MaxConnections)
 	}
 	return in
+}
+
+// displace closes connections for those of clients with fewer.
+func (d *doors) displace(conns []*conn, config *ServerConfig) {
+	for _, c := range conns {
+		d.observer.ClientConnectionClosed(ClosedDisplaced)
+		d.warn("downstream.listen: there are as many connections as there may be, and the newest one of the client that has most is closed for one that has fewer; "+config.MoreConnections,
+			"max_connections", config.MaxConnections, "peer", PeerName(c.RemoteAddr()))
+		c.Close()
+	}
 }
 
 // exhausted says that nobody can be let in although there is room: something else has taken the
@@ -133,20 +155,8 @@ func (d *doors) exhausted(err error) {
 	d.warn("downstream.listen: no file descriptor is left to accept clients; raise LimitNOFILE (ulimit -n), or lower downstream.max_connections", "err", err)
 }
 
-// warn says that clients are not let in, now and then, and how often it was not said.
-func (d *doors) warn(text string, args ...any) {
-	d.mu.Lock()
-	more, due := d.more, time.Since(d.warned) >= warnEvery
-	if due {
-		d.more, d.warned = 0, time.Now()
-	} else {
-		d.more++
-	}
-	d.mu.Unlock()
-	if due {
-		d.log.Warn(text, append(args, "more_since_last", more)...)
-	}
-}
+// warn says that clients are not let in, now and then.
+func (d *doors) warn(text string, args ...any) { d.seldom.warn(d.log, text, args...) }
 
 // settled takes note that the handshake of a connection is over, however it ended.
 func (d *doors) settled(c *conn) {
@@ -162,7 +172,7 @@ func (d *doors) left(c *conn) {
 	delete(d.fresh, c)
 	if !c.closed {
 		c.closed = true
-		d.open--
+		d.entries.Leave(c.entry)
 	}
 	d.mu.Unlock()
 	if late {
@@ -175,7 +185,14 @@ func (d *doors) left(c *conn) {
 func (d *doors) connections() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.open
+	return d.entries.Used()
+}
+
+// check returns the invariants that do not hold.
+func (d *doors) check() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.entries.Check()
 }
 
 // Close implements net.Listener.

@@ -10,7 +10,8 @@ import (
 // Observer gets what happens on client streams, for metrics. Its methods are called from many
 // goroutines, under no lock. Protocol is "delta" or "sotw".
 type Observer interface {
-	// ClientConnectionClosed is called when the relay closes a connection before its first stream.
+	// ClientConnectionClosed is called when the relay closes a connection: before its first stream, or for a
+	// reason that concerns all its streams.
 	ClientConnectionClosed(reason ClosedFor)
 	ClientConnected(protocol string)
 	ClientDisconnected(protocol string, reason session.Reason)
@@ -36,6 +37,8 @@ type Observer interface {
 	// ClientTypeRefused is called when a client is refused one of its types; told is
 	// NoticeErrors or NoticeNothing (NODE-14).
 	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Notice)
+	// ClientNamesRefused is called when a stream goes on without n of the names that it asks for (VALID-8).
+	ClientNamesRefused(reason session.Reason, n int)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -63,3 +66,4 @@ func (nobody) ClientRateLimited()                                              {
 func (nobody) ClientReadingWaits()                                             {}
 func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                    {}
 func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {}
+func (nobody) ClientNamesRefused(session.Reason, int)                          {}

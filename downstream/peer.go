@@ -52,28 +52,39 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	if t, ok := info.(tag); ok {
 		info, c = t.AuthInfo, t.conn
 	}
-	switch a := p.Addr.(type) {
-	case *net.TCPAddr:
-		out.Local = a.IP.IsLoopback()
-	case *net.UnixAddr:
-		out.Local = true
-	}
-	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-		leaf := t.State.VerifiedChains[0][0]
-		switch {
-		case t.SPIFFEID != nil:
-			out.Identity = t.SPIFFEID.String()
-		case len(leaf.URIs) > 0 && leaf.URIs[0].Scheme != "dns" && leaf.URIs[0].Scheme != "subject": // those of the next cases
-			out.Identity = leaf.URIs[0].String()
-		case len(leaf.DNSNames) > 0:
-			out.Identity = "dns:" + leaf.DNSNames[0]
-		default:
-			out.Identity = "subject:" + leaf.Subject.String()
-		}
-	}
-	if out.Holder = out.Identity; out.Holder == "" {
-		out.Holder = host(p.Addr)
-	}
-	out.Relay = out.Local || out.Identity != "" && slices.Contains(config.Relays, out.Identity)
+	identify(&out, p.Addr, info, config.Relays)
 	return out, c
+}
+
+// identify says what a connection shows of the client: its address, and the handshake if it is over.
+func identify(client *session.Peer, address net.Addr, info credentials.AuthInfo, relays []string) {
+	switch a := address.(type) {
+	case *net.TCPAddr:
+		client.Local = a.IP.IsLoopback()
+	case *net.UnixAddr:
+		client.Local = true
+	}
+	client.Identity = identityOf(info)
+	if client.Holder = client.Identity; client.Holder == "" {
+		client.Holder = host(address)
+	}
+	client.Relay = client.Local || client.Identity != "" && slices.Contains(relays, client.Identity)
+}
+
+// identityOf is what the client's certificate proves, or "".
+func identityOf(info credentials.AuthInfo) string {
+	t, ok := info.(credentials.TLSInfo)
+	if !ok || len(t.State.VerifiedChains) == 0 {
+		return ""
+	}
+	leaf := t.State.VerifiedChains[0][0]
+	switch {
+	case t.SPIFFEID != nil:
+		return t.SPIFFEID.String()
+	case len(leaf.URIs) > 0 && leaf.URIs[0].Scheme != "dns" && leaf.URIs[0].Scheme != "subject": // those of the next cases
+		return leaf.URIs[0].String()
+	case len(leaf.DNSNames) > 0:
+		return "dns:" + leaf.DNSNames[0]
+	}
+	return "subject:" + leaf.Subject.String()
 }

@@ -12,8 +12,8 @@ import (
 // the pointer once, and a Session gets its own under the stream's mutex.
 
 // Reconfigure puts another configuration in force. For open streams, too, it changes the
-// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; for connections
-// to come it changes MaxConnections. The rest was given to gRPC at the start and stays. It must not
+// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; for connections,
+// streams and names to come it changes MaxConnections, MaxStreamsOfAll and MaxNamesOfAll. The rest was given to gRPC at the start and stays. It must not
 // be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/share"
 )
 
 // ServerConfig is the configuration of a Server. [Server.Reconfigure] says which parts of it may
@@ -48,6 +49,11 @@ type ServerConfig struct {
 	// MoreConnections says in the log what to do if they are too few.
 	MaxConnections  int
 	MoreConnections string
+	// MaxStreamsOfAll bounds the streams of all clients, and MaxNamesOfAll the names that they subscribe
+	// to; zero means no bound.
+	MaxStreamsOfAll, MaxNamesOfAll int
+	// Pressed says that memory is short, so that no new streams are taken; it may be nil.
+	Pressed func() bool
 	// MaxAge is how old a connection may become; zero means no limit.
 	MaxAge time.Duration
 	// Log is for people; Observer may be nil.
@@ -69,9 +75,12 @@ type Server struct {
 	senders           *senders
 	doors             *doors
 	reading           *reading
+	names             names
+	full              seldom // what is said when there is no room
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
+	places   share.Ledger[served]
 	lastID   uint64
 	calls    int // unary calls in progress
 	stopping bool
@@ -112,6 +121,7 @@ func NewServer(c ServerConfig) *Server {
 		s.config.Random = rand.Float64
 	}
 	s.now.Store(&s.config)
+	s.names.now = s.now.Load
 	s.reading = newReading(c.MaxInflight, s.log, s.observer)
 	s.doors = newDoors(s.now.Load, s.log, s.observer, s.reading)
 	s.grpc = grpc.NewServer(
@@ -121,6 +131,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(min(2*c.MaxRequest, math.MaxInt32)), // see inbox
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),
+		grpc.InTapHandle(s.tap),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
@@ -204,11 +215,20 @@ func (s *Server) awaitStreams(limit time.Duration) {
 	}
 }
 
-func (s *Server) register(st *stream) *session.End {
+// register takes in a stream, if there is room for it.
+func (s *Server) register(st *stream) (end *session.End) {
+	var displaced []served
+	defer func() { displace(displaced) }() // after the lock is released
+	if end := s.pressed(); end != nil {
+		return end
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return shuttingDown()
+	}
+	if st.place, displaced, end = s.takePlace(&st.peer, st); end != nil {
+		return end
 	}
 	s.lastID++
 	st.id = s.lastID
@@ -223,6 +243,7 @@ func (s *Server) register(st *stream) *session.End {
 func (s *Server) unregister(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.id)
+	s.places.Leave(st.place)
 	if st.conn != nil {
 		st.conn.streams--
 	}

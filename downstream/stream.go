@@ -32,6 +32,8 @@ type stream struct {
 	kind   session.Stream
 	peer   session.Peer
 	conn   *conn
+	place  *place     // of all streams
+	names  *allowance // of all names
 	since  time.Time
 	grpc   grpc.ServerStream
 	status statusWriter
@@ -82,7 +84,8 @@ const (
 func Reasons() []session.Reason {
 	return []session.Reason{
 		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
-		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged,
+		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged, session.NamesFull,
+		session.StreamsFull, session.MemoryPressure, session.DisplacedStream, session.DisplacedNames, session.DisplacedGroup, session.DisplacedType,
 	}
 }
 
@@ -133,8 +136,10 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest, from: st.conn.receiver(g.Context(), st.end)}
 	defer st.in.from.leave()
 	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
+	st.names = s.names.enter(&st.peer, st)
+	st.session.Within(st.names)
 	if end := s.register(st); end != nil {
-		return statusOf(end).Err()
+		return s.turnAway(st, end)
 	}
 	// Reconfigure may have run before the stream was registered. The configuration is read under the
 	// lock, so that no older one replaces the one that Reconfigure gives to the stream.
@@ -147,6 +152,16 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 		})
 	}
 	return st.close(st.receiveAll())
+}
+
+// turnAway refuses a stream for which there is no room.
+func (s *Server) turnAway(st *stream, end *session.End) error {
+	if end.Reason != session.ShuttingDown {
+		s.observer.ClientConnected(st.protocol())
+		s.observer.ClientDisconnected(st.protocol(), end.Reason)
+		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "peer", st.peer.Address, "identity", st.peer.Identity)
+	}
+	return statusOf(end).Err()
 }
 
 // with calls f with the session, which nobody else uses meanwhile.
@@ -263,6 +278,7 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 		asked = in.describe()
 	}
 	note, due, news, end := st.takeIn()
+	st.names.displace()
 	if debug {
 		st.tellRequest(note.Kind, asked)
 	}

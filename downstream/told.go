@@ -23,6 +23,7 @@ import (
 var refusals = map[session.Reason]bool{
 	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
 	session.RefusedUpstream: true,
+	session.NamesFull:       true, session.DisplacedStream: true, session.DisplacedNames: true, session.DisplacedGroup: true, session.DisplacedType: true,
 }
 
 // maxListed bounds the types and the groups that a line lists.
@@ -83,6 +84,10 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 		switch {
 		case r.Notice == session.NoticeServed:
 			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
+			continue
+		case r.Names > 0:
+			st.log().Warn("client refused names, and served others", "type", r.Type, "names", r.Names, "reason", r.Reason, "err", r.Message)
+			st.server.observer.ClientNamesRefused(r.Reason, r.Names)
 			continue
 		case r.Reason == session.Glob:
 			tellGlob(st.log, r)

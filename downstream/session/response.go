@@ -87,6 +87,13 @@ const (
 	// come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
 	Stalled Reason = "stalled"
 	Aged    Reason = "connection_age"
+	// There is no room for a new stream, or another client with less of something needed what this one had.
+	StreamsFull     Reason = "streams_full"     // RESOURCE_EXHAUSTED: downstream.max_streams
+	MemoryPressure  Reason = "memory"           // UNAVAILABLE
+	DisplacedStream Reason = "displaced_stream" // RESOURCE_EXHAUSTED, as the next ones
+	DisplacedNames  Reason = "displaced_names"
+	DisplacedGroup  Reason = "displaced_group"
+	DisplacedType   Reason = "displaced_type"
 )
 
 func (e *End) Error() string { return e.Message }
@@ -96,7 +103,7 @@ func (e *End) Code() code.Code {
 	switch e.Reason {
 	case BadRequest:
 		return code.Code_INVALID_ARGUMENT
-	case OverLimit, Overcrowded, HalfSent, NamesFull:
+	case OverLimit, Overcrowded, HalfSent, NamesFull, StreamsFull, DisplacedStream, DisplacedNames, DisplacedGroup, DisplacedType:
 		return code.Code_RESOURCE_EXHAUSTED
 	case NodeChanged:
 		return code.Code_ABORTED
@@ -104,7 +111,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Stalled, Aged:
+	case Unreachable, ShuttingDown, Stalled, Aged, MemoryPressure:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL

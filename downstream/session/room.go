@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -29,7 +30,10 @@ type plenty struct{}
 
 func (plenty) Take(n int) int { return n }
 func (plenty) Give(int)       {}
-func (plenty) Room() int      { return maxExcess }
+func (plenty) Room() int      { return Plenty }
+
+// Plenty is the Room of an Allowance without a bound.
+const Plenty = math.MaxInt
 
 // maxExcess bounds the names whose errors wait to be sent, of one type.
 const maxExcess = 1 << 20

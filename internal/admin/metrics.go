@@ -59,6 +59,7 @@ type Metrics struct {
 	readingWaits prometheus.Counter
 	oversized    *prometheus.CounterVec
 	refusals     *prometheus.CounterVec
+	names        *prometheus.CounterVec
 
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
@@ -130,7 +131,7 @@ func NewMetrics(b Build) *Metrics {
 	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; the relay asks for them on streams of their own.")
 
-	m.closed = counter("client_connections_closed_total", "Connections of clients that the relay closed before their first stream, by reason: there were as many as there may be (too_many), or the client took more than 10 s to speak HTTP/2, TLS included (handshake_timeout).", "reason")
+	m.closed = counter("client_connections_closed_total", "Connections of clients that the relay closed, by reason. Before the first stream: there were as many as there may be (too_many), the client took more than 10 s to speak HTTP/2, TLS included (handshake_timeout), or it has to wait because it opened streams too fast (flood_wait). With all its streams: it opens streams too fast (flood), or a client with fewer connections needed one (displaced).", "reason")
 	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
 	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
 	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack, or fetch, which is a unary call.", "type", "kind")
@@ -157,6 +158,7 @@ func NewMetrics(b Build) *Metrics {
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because it sends more than downstream.request_rate."})
 	m.readingWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_reading_waits_total", Help: "Times that a client's connection was not read on because requests that are not taken in take as much memory as downstream.max_inflight_bytes lets them."})
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
+	m.names = counter("client_names_refused_total", "Names that the relay refused to Delta streams, which go on, by reason: the stream has downstream.max_names_per_stream (over_limit), or all streams together have downstream.max_names (names_full).", "reason")
 	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
@@ -377,6 +379,11 @@ func (m *Metrics) ClientRateLimited() { m.limited.Inc() }
 // ClientOversized counts what is too large for a client.
 func (m *Metrics) ClientOversized(t cache.TypeURL, what downstream.OversizedKind) {
 	m.oversized.WithLabelValues(t.Short(), string(what)).Inc()
+}
+
+// ClientNamesRefused counts names that streams go on without.
+func (m *Metrics) ClientNamesRefused(reason session.Reason, n int) {
+	m.names.WithLabelValues(string(reason)).Add(float64(n))
 }
 
 // ClientTypeRefused counts types that single clients are not served.

@@ -42,6 +42,9 @@ func (m *Metrics) fromTheStart() {
 	for _, reason := range downstream.ClosedReasons() {
 		m.closed.WithLabelValues(string(reason))
 	}
+	for _, reason := range session.NamesRefused() {
+		m.names.WithLabelValues(string(reason))
+	}
 	for _, protocol := range protocols {
 		m.connects.WithLabelValues(protocol)
 	}

@@ -306,6 +306,8 @@ downstream:
   accept_gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
+  max_names: 55
+  max_streams: 66
   max_streams_per_connection: 6
   first_message_timeout: 7s
   request_rate: 10
@@ -406,6 +408,8 @@ func fullConfig() Config {
 			AcceptGzip:              true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,
+			MaxNames:                55,
+			MaxStreams:              66,
 			MaxStreamsPerConnection: 6,
 			FirstMessageTimeout:     7 * time.Second,
 			RequestRate:             10,

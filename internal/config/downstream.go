@@ -61,12 +61,30 @@ type Downstream struct {
 	MaxNameBytes Bytes `yaml:"max_name_bytes"`
 
 	// MaxNamesPerStream is how many names one stream may subscribe to, over
-	// all types, and how many resource versions it may come with (VALID-8).
-	// Default: 1000000.
+	// all types. Beyond it a Delta stream goes on, and its newest names get
+	// RESOURCE_EXHAUSTED in resource_errors; a SotW stream ends. While this is the
+	// default, a relay may have 1000000: a client of Relays, on loopback or on a Unix
+	// socket (VALID-8).
+	// Default: 100000.
 	MaxNamesPerStream int `yaml:"max_names_per_stream"`
 
-	// MaxStreamsPerConnection is how many streams one connection may have open
-	// (VALID-8).
+	// MaxNames is how many names all streams may subscribe to together; 0 is no
+	// limit. When it is reached, a client that has fewer than another one still gets
+	// some: the newest stream of the client with the most ends. Clients are told
+	// apart by the identity of their certificate, or else by their address, and
+	// relays are exempt, as for MaxStreams, MaxConnections and groups.max (VALID-8).
+	// Default: 10000000.
+	MaxNames int `yaml:"max_names"`
+
+	// MaxStreams is how many streams all clients may have together, with or without
+	// a first request; 0 is no limit (VALID-8).
+	// Default: 200000.
+	MaxStreams int `yaml:"max_streams"`
+
+	// MaxStreamsPerConnection is how many streams one connection may have open. A
+	// connection that opens more in a burst, or afterwards more than a tenth of
+	// it each second, is closed, and its client has to wait for 10 seconds unless
+	// another connection of it has lasted a minute (VALID-8).
 	// Default: 1000.
 	MaxStreamsPerConnection int `yaml:"max_streams_per_connection"`
 
@@ -182,3 +200,17 @@ const inflightRequests = 4
 func (d *Downstream) EffectiveMaxInflight() Bytes {
 	return max(d.MaxInflightBytes, inflightRequests*d.MaxRequestBytes)
 }
+
+// relayNames is how many names a relay may have unless max_names_per_stream is set.
+const relayNames = 1_000_000
+
+// NamesOfRelays is how many names a stream may have whose client is a relay.
+func (d *Downstream) NamesOfRelays() int {
+	if d.MaxNamesPerStream == defaultNames {
+		return relayNames
+	}
+	return d.MaxNamesPerStream
+}
+
+// defaultNames is the default of max_names_per_stream.
+const defaultNames = 100_000

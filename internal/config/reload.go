@@ -81,6 +81,8 @@ var reloads = map[string]Reload{
 	"downstream.accept_gzip":                ReloadRestart,
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,
+	"downstream.max_names":                  ReloadNow,
+	"downstream.max_streams":                ReloadNow,
 	"downstream.max_streams_per_connection": ReloadRestart,
 	"downstream.first_message_timeout":      ReloadNow,
 	"downstream.request_rate":               ReloadNow,

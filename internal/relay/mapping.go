@@ -39,6 +39,7 @@ func DownstreamConfig(c *config.Config) session.Config {
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		Relays:            c.Downstream.Relays,
 		MaxNames:          c.Downstream.MaxNamesPerStream,
+		MaxRelayNames:     c.Downstream.NamesOfRelays(),
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/descriptors"
 	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/internal/hop"
+	"github.com/xds-relay/xds-relay/internal/memory"
 	"github.com/xds-relay/xds-relay/upstream"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -61,6 +62,7 @@ type Relay struct {
 	clients *swappable // the credentials towards them
 	ready   *readiness
 	alive   *health.Watchdog
+	memory  *memory.Watch
 	keeper  *keeper // nil: there is no snapshot
 
 	// What Reconfigure replaces, under its mutex.
@@ -118,6 +120,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	r.groups.upstream.Hop = o.Hop
 	r.warnOfRoom(c)
+	r.memory = memory.New(o.Log)
 	r.server = downstream.NewServer(r.serverConfig(c))
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
@@ -149,6 +152,9 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		StallTimeout: c.Downstream.StallTimeout,
 		MaxAge:       c.Downstream.MaxConnectionAge,
 
+		MaxStreamsOfAll: c.Downstream.MaxStreams,
+		MaxNamesOfAll:   c.Downstream.MaxNames,
+		Pressed:         r.memory.Pressed,
 		MaxConnections:  room.Most,
 		MoreConnections: room.Hint,
 

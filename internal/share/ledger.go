@@ -107,6 +107,9 @@ func (l *Ledger[V]) Move(e *Entry[V], name string, exempt bool) {
 	l.add(e, has)
 }
 
+// Holder returns who has the entry, and whether it is exempt.
+func (e *Entry[V]) Holder() (name string, exempt bool) { return e.name, e.exempt }
+
 // Renounce makes an entry the first of its holder's to be displaced: nobody would miss it.
 func (l *Ledger[V]) Renounce(e *Entry[V]) {
 	if h := e.of; h != nil && h.newest != e {

@@ -1,0 +1,159 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
+)
+
+// A client that opens streams and resets them, as fast as it can, never has many open, and costs the relay a handler
+// for each (HTTP/2 rapid reset). So the streams that a connection opens have a rate (VALID-8). Each reset takes a stream that
+// was opened, so resets need no count of their own.
+
+const (
+	// refillIn is the time in which a connection may open once more as many streams as it may open at once.
+	refillIn = 10 * time.Second
+	// floodWait is how long the client waits whose connection was closed.
+	floodWait = 10 * time.Second
+	// lasting is how old another connection of the client is that vouches for it: many of its streams may
+	// have come over one proxy.
+	lasting = time.Minute
+	// maxWaits bounds those who are remembered because they have to wait.
+	maxWaits = 4096
+)
+
+// opening returns the rate at which a connection may open streams; nil: there is no bound.
+func opening(most uint32) *rate.Limiter {
+	if most == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(float64(most)/refillIn.Seconds()), int(most))
+}
+
+// tap is called for each stream of any method before anything is made of it, on the goroutine that reads the connection and under
+// a lock of gRPC's.
+func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	t, ok := p.AuthInfo.(tag)
+	if !ok || t.conn == nil {
+		return ctx, nil
+	}
+	switch c := t.conn; {
+	case c.opens != nil && !c.opens.Allow():
+		s.doors.flooded(c)
+		return ctx, errFlood
+	case s.doors.waiting(c):
+		return ctx, errFlood
+	}
+	return ctx, nil
+}
+
+var errFlood = status.Error(codes.ResourceExhausted, "xds-relay: this client opens streams too fast and has to wait; see downstream.max_streams_per_connection")
+
+// flooded closes a connection that opens streams too fast. Its client has to wait, unless another connection of it has
+// lasted or it is a relay: then this may be one of many clients behind it.
+func (d *doors) flooded(c *conn) {
+	now := time.Now()
+	d.mu.Lock()
+	again := c.flooded
+	c.flooded = true
+	holder, relay := c.entry.Holder()
+	if old := d.entries.Oldest(c.entry); !again && !relay && (old == nil || now.Sub(old.Value.since) < lasting) {
+		d.waits.add(holder, now)
+	}
+	d.mu.Unlock()
+	if again {
+		return
+	}
+	d.observer.ClientConnectionClosed(ClosedFlood)
+	d.warn("a connection is closed because its client opens streams too fast; if it is a proxy with many clients, raise downstream.max_streams_per_connection",
+		"peer", PeerName(c.RemoteAddr()), "holder", holder)
+	c.Close()
+}
+
+// waiting reports whether the client of a connection has to wait with new streams.
+func (d *doors) waiting(c *conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	holder, relay := c.entry.Holder()
+	return !relay && d.waits.has(holder, time.Now())
+}
+
+// identified takes note of whose a connection is, when its handshake says so. It fails if that client has to wait.
+func (d *doors) identified(c *conn, info credentials.AuthInfo) error {
+	var client session.Peer
+	identify(&client, c.RemoteAddr(), info, d.now().Relays)
+	d.mu.Lock()
+	waits := !client.Relay && d.waits.has(client.Holder, time.Now())
+	d.entries.Move(c.entry, client.Holder, client.Relay)
+	d.mu.Unlock()
+	if waits {
+		d.observer.ClientConnectionClosed(ClosedWaiting)
+		return errors.New("xds-relay: this client has opened streams too fast, and has to wait")
+	}
+	return nil
+}
+
+// waits are those who have to wait, until when. The zero value is empty.
+type waits struct {
+	until map[string]time.Time
+	order []waiter // the first to be over first
+}
+
+type waiter struct {
+	holder string
+	until  time.Time
+}
+
+// add makes somebody wait from now on. If there are very many, the one who has waited longest need not wait any more.
+func (w *waits) add(holder string, now time.Time) {
+	w.forget(now)
+	if len(w.order) == maxWaits {
+		w.drop()
+	}
+	if w.until == nil {
+		w.until = make(map[string]time.Time)
+	}
+	w.until[holder] = now.Add(floodWait)
+	w.order = append(w.order, waiter{holder, now.Add(floodWait)})
+}
+
+// has reports whether somebody waits.
+func (w *waits) has(holder string, now time.Time) bool {
+	if len(w.order) == 0 {
+		return false
+	}
+	w.forget(now)
+	_, has := w.until[holder]
+	return has
+}
+
+// forget drops those whose time is over.
+func (w *waits) forget(now time.Time) {
+	for len(w.order) > 0 && !now.Before(w.order[0].until) {
+		w.drop()
+	}
+}
+
+// drop drops the first one.
+func (w *waits) drop() {
+	first := w.order[0]
+	if w.until[first.holder].Equal(first.until) { // otherwise it has to wait again
+		delete(w.until, first.holder)
+	}
+	if w.order = w.order[1:]; len(w.order) == 0 {
+		w.order, w.until = nil, nil
+	}
+}

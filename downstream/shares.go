@@ -1,0 +1,114 @@
+package downstream
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/share"
+)
+
+// What all clients may have together is bounded (VALID-8). Here are the streams and the names of streams;
+// connections are in doors, and groups are not the Server's. Unary calls count as streams.
+
+// served is a stream or a unary call, which ends for a reason of the relay's.
+type served interface{ end(e *session.End) }
+
+// place is the part that a stream or call has of all streams, or of all names.
+type place = share.Entry[served]
+
+// takePlace gives a stream or call its place, or says why there is none. Its caller ends those who are displaced for
+// it, with displace, after the lock is released. The Server's mutex is held.
+func (s *Server) takePlace(peer *session.Peer, of served) (p *place, displaced []served, end *session.End) {
+	config := s.now.Load()
+	p = s.places.Enter(peer.Holder, peer.Relay, of)
+	got, displaced := s.places.Take(p, 1, config.MaxStreamsOfAll, nil)
+	if got == 0 {
+		end = &session.End{Reason: session.StreamsFull, Message: fmt.Sprintf("xds-relay: all clients together have %d streams, and this client has its share; see downstream.max_streams", config.MaxStreamsOfAll)}
+	}
+	return p, displaced, end
+}
+
+// displace ends those whose place another client's stream or call has taken.
+func displace(streams []served) {
+	for _, st := range streams {
+		st.end(&session.End{Reason: session.DisplacedStream, Message: "xds-relay: all clients together have downstream.max_streams, and a client with fewer needed one; connect again, to another replica if there is one"})
+	}
+}
+
+// names are those of all streams together.
+type names struct {
+	now func() *ServerConfig
+
+	mu     sync.Mutex
+	ledger share.Ledger[served]
+}
+
+// allowance is the part of them that a stream or call has. It is a session.Allowance.
+type allowance struct {
+	of    *names
+	entry *place
+	// displaced are the streams that have to go because of this one. They are ended when its lock is released.
+	displaced []served
+}
+
+func (n *names) enter(peer *session.Peer, of served) *allowance {
+	return &allowance{of: n, entry: n.ledger.Enter(peer.Holder, peer.Relay, of)}
+}
+
+// Take implements session.Allowance.
+func (a *allowance) Take(n int) int {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	got, displaced := a.of.ledger.Take(a.entry, n, a.of.now().MaxNamesOfAll, nil)
+	a.displaced = append(a.displaced, displaced...)
+	return got
+}
+
+// Give implements session.Allowance.
+func (a *allowance) Give(n int) {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	a.of.ledger.Give(a.entry, n)
+}
+
+// Room implements session.Allowance.
+func (a *allowance) Room() int {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	most := a.of.now().MaxNamesOfAll
+	if most == 0 {
+		return session.Plenty
+	}
+	return most - a.of.ledger.Used()
+}
+
+// displace ends those whose names this one's have replaced. No lock is held.
+func (a *allowance) displace() {
+	for _, st := range a.displaced {
+		st.end(&session.End{Reason: session.DisplacedNames, Message: "xds-relay: the streams of all clients together have downstream.max_names, and a client with fewer needed some; connect again, to another replica if there is one"})
+	}
+	a.displaced = nil
+}
+
+// used is how many names there are.
+func (n *names) used() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ledger.Used()
+}
+
+// check returns the invariants that do not hold.
+func (n *names) check() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ledger.Check()
+}
+
+// pressed refuses what is new while memory is short.
+func (s *Server) pressed() *session.End {
+	if pressed := s.config.Pressed; pressed != nil && pressed() {
+		return &session.End{Reason: session.MemoryPressure, Message: "xds-relay: memory is short here; connect to another replica"}
+	}
+	return nil
+}
