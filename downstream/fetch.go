@@ -23,6 +23,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 	peer, _ := peerOf(ctx, &s.now.Load().Config)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	peer.End = called(cancel).end
 	place, end := s.startCall(&peer, called(cancel))
 	if end != nil {
 		return nil, statusOf(end).Err()

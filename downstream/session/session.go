@@ -101,7 +101,8 @@ type Peer struct {
 	Relay bool
 	// Via lists the relays that the stream says it has come through, the nearest last (NODE-11).
 	Via []string
-	// End ends the stream, from anywhere and without waiting; nil: that cannot be done.
+	// End ends the stream, from anywhere and without waiting, such as when another client needs its group; nil: that
+	// cannot be done.
 	End func(*End)
 	// Headers are the stream's headers that are forwarded upstream with its group. Withheld is
 	// the name of a credential header that the client sent and that is not forwarded, or ""

@@ -16,6 +16,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/share"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
@@ -38,7 +39,8 @@ type groups struct {
 	options  upstream.ClientOptions
 
 	byName map[string]*group
-	opened uint64 // groups for one stream only, ever
+	totals share.Ledger[*group] // whose they are (shares.go)
+	opened uint64               // groups for one stream only, ever
 	// Loaded from disk: what was wanted of groups to which no client has come back yet, and what was not,
 	// until the control plane is there.
 	saved, shelved map[string][]snapshot.Group
@@ -71,6 +73,10 @@ type group struct {
 	// leaving: it has lingered for long enough, and goes as soon as its control plane is
 	// there (NODE-10).
 	leaving bool
+	entry   *share.Entry[*group]       // whose the group is: its first client's
+	begun   time.Time                  // when it last got a client
+	kinds   map[cache.TypeURL]*members // what its clients ask for, and who they are
+	types   share.Ledger[*members]     // whose the types are that the protocol does not name
 	// withheld is a header that the group's clients use to prove who they are, and
 	// that the relay does not forward (NODE-13).
 	withheld string
@@ -82,22 +88,47 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: p.Own}, end
 	}
-	gr, speaker, end := g.join(p, client, g.Node(p, node))
+	gr, mb, displaced, end := g.enter(p, client, g.Node(p, node), t)
+	displaced.end() // no lock is held
 	if end != nil {
 		return session.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
-	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, speaker) }}
+	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.exit(gr, mb) }}
 	if g.Varies(p) {
-		m.Renew = func(node *core.Node) { g.renew(gr, speaker, g.Node(p, node)) }
+		m.Renew = func(node *core.Node) { g.renew(gr, mb.speaker, g.Node(p, node)) }
 	}
 	return m, nil
 }
 
-// join enters a group, which is made if there is none.
-func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Speaker, *session.End) {
+// enter has a client join a group for a type.
+func (g *groups) enter(p Place, client session.Peer, node *core.Node, t cache.TypeURL) (*group, *member, displaced, *session.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	gr, speaker, gone, end := g.join(p, client, node)
+	if end != nil {
+		return nil, nil, gone, end
+	}
+	m, others, end := gr.ask(t, client)
+	if end != nil {
+		g.part(gr, speaker)
+		return nil, nil, gone, end
+	}
+	m.speaker = speaker
+	return gr, m, append(gone, others...), nil
+}
+
+// exit has a client leave a group for a type.
+func (g *groups) exit(gr *group, m *member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gr.forget(m)
+	g.part(gr, m.speaker)
+}
+
+// join counts a client in a group, which is made if there is none. The mutex is held.
+func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Speaker, displaced, *session.End) {
+	var gone displaced
 	name := p.Name
 	if p.Alone {
 		g.opened++
@@ -105,17 +136,22 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *S
 	}
 	gr := g.byName[name]
 	if gr == nil {
-		if end := g.admit(name); end != nil {
-			return nil, nil, end
+		e, others, end := g.admit(name, client)
+		if end != nil {
+			return nil, nil, nil, end
 		}
-		gr = g.start(name, p, node)
+		gr, gone = g.start(name, p, node), others
+		gr.entry, e.Value = e, gr
 		g.byName[name] = gr
 	}
 	speaker, end := gr.words.Join(client, g.Word(p, node), time.Now())
 	if end != nil {
-		return nil, nil, end
+		return nil, nil, gone, end
 	}
-	gr.users++
+	if gr.users++; gr.users == 1 {
+		gr.begun = time.Now()
+		g.totals.Renounce(gr.entry, false)
+	}
 	if gr.linger != nil {
 		gr.linger.Stop()
 		gr.linger = nil
@@ -129,7 +165,7 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *S
 	if gr.withheld == "" {
 		gr.withheld = client.Withheld
 	}
-	return gr, speaker, nil
+	return gr, speaker, gone, nil
 }
 
 // say passes on a changed node: a client's latest node holds for all of its streams
@@ -149,27 +185,36 @@ func (gr *group) tellWay() {
 	}
 }
 
-// leave exits a group; some time after the last one it ends (NODE-10).
-func (g *groups) leave(gr *group, speaker *Speaker) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// part counts a client out of a group; some time after the last one it ends (NODE-10). The mutex is held.
+func (g *groups) part(gr *group, speaker *Speaker) {
 	gr.words.Leave(speaker)
 	gr.tellWay()
 	switch gr.users--; {
 	case gr.users > 0:
 	case gr.alone:
 		g.end(gr) // nobody can come back to it
-	case g.closing:
+	case g.closing, g.byName[gr.name] != gr:
 	default:
+		if time.Since(gr.begun) < atOnce {
+			g.totals.Renounce(gr.entry, true)
+		}
 		gr.linger = time.AfterFunc(g.live.Timers.GroupLinger, func() { g.retire(gr) })
 	}
 }
 
+// end ends a group, and keeps what belongs on the disk.
 func (g *groups) end(gr *group) {
-	delete(g.byName, gr.name)
-	if gr.keepsUnwanted {
+	if g.drop(gr); gr.keepsUnwanted {
 		g.ended = append(g.ended, gr)
 	}
+}
+
+// drop ends a group.
+func (g *groups) drop(gr *group) {
+	if g.byName[gr.name] == gr {
+		delete(g.byName, gr.name)
+	}
+	g.totals.Leave(gr.entry)
 	gr.cancel()
 }
 

@@ -34,7 +34,9 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	gr, _, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
+	r.groups.mu.Lock()
+	gr, _, _, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
+	r.groups.mu.Unlock()
 	if end != nil {
 		return w // groups.max is at least one, and this is the first
 	}

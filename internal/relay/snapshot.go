@@ -277,11 +277,11 @@ func (k *keeper) header(now time.Time) snapshot.Header {
 // groups' parts until their first client comes. What is unwanted is kept until the control plane is there.
 func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.saved, g.shelved = wanted, unwanted
-	g.mu.Unlock()
 	if _, ok := wanted[""]; ok && g.HasDefault() && g.Stays("") {
-		if gr, speaker, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
-			g.leave(gr, speaker)
+		if gr, speaker, _, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
+			g.part(gr, speaker)
 		}
 	}
 }

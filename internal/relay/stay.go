@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 )
 
@@ -31,22 +30,6 @@ func (g *groups) retired(gr *group) {
 	if gr.leaving && g.byName[gr.name] == gr && !g.closing {
 		g.end(gr)
 	}
-}
-
-// admit refuses a group for which there is no room (VALID-8). One that stays in an outage
-// and has nothing makes room; one that has something does not.
-func (g *groups) admit(name string) *session.End {
-	end := g.Admit(g.taken(name))
-	if end == nil {
-		return nil
-	}
-	for _, gr := range g.byName {
-		if gr.leaving && gr.hub.Bare() {
-			g.end(gr)
-			return g.Admit(g.taken(name))
-		}
-	}
-	return end
 }
 
 // taken is the number of groups that count against the limit for a new one. Loaded groups

@@ -152,7 +152,7 @@ func (g *groups) refused(gr *group, r upsession.Refusal) {
 	g.log.Warn("the control plane refuses the streams of a group because of what some of its clients say of themselves; they are ended, and the others go on without",
 		"group", gr.hub.Name(), "via", hop.Value(r.Via), "node", r.Node.GetId(), "clients", len(ended), "err", r.Message)
 	for _, client := range ended {
-		if client.End != nil { // else it is a call, which ends by itself
+		if client.End != nil {
 			client.End(end)
 		}
 	}

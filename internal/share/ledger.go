@@ -16,11 +16,15 @@ type Ledger[V any] struct {
 
 // holder is somebody who has something.
 type holder[V any] struct {
-	name           string
-	has            int
-	at             int // in Ledger.largest
-	oldest, newest *Entry[V]
+	name string
+	has  int
+	at   int // in Ledger.largest
+	// Its entries: those that nobody would miss, and the others.
+	renounced, kept line[V]
 }
+
+// line has entries in the order in which they came.
+type line[V any] struct{ oldest, newest *Entry[V] }
 
 // Entry is what has a part of the total: a connection of the connections, or a stream of the names.
 type Entry[V any] struct {
@@ -31,6 +35,8 @@ type Entry[V any] struct {
 	exempt bool
 	gone   bool // it was displaced or has left, and gets nothing any more
 	has    int
+
+	renounced bool
 
 	// While it has something and is not exempt:
 	of           *holder[V]
@@ -71,7 +77,10 @@ func (l *Ledger[V]) displaces(e *Entry[V], n int) *Entry[V] {
 	if l.fair(e, n) <= 0 {
 		return nil
 	}
-	return l.largest[0].newest
+	if e := l.largest[0].renounced.newest; e != nil {
+		return e
+	}
+	return l.largest[0].kept.newest
 }
 
 // fair returns how many of n an entry can get by displacing others: its holder then has less than the
@@ -110,24 +119,31 @@ func (l *Ledger[V]) Move(e *Entry[V], name string, exempt bool) {
 // Holder returns who has the entry, and whether it is exempt.
 func (e *Entry[V]) Holder() (name string, exempt bool) { return e.name, e.exempt }
 
-// Renounce makes an entry the first of its holder's to be displaced: nobody would miss it.
-func (l *Ledger[V]) Renounce(e *Entry[V]) {
-	if h := e.of; h != nil && h.newest != e {
+// Renounce makes an entry one of the first of its holder's to be displaced, because nobody would miss it, or ends that.
+func (l *Ledger[V]) Renounce(e *Entry[V], renounced bool) {
+	if e.renounced == renounced {
+		return
+	}
+	h := e.of
+	if h != nil {
 		h.unlink(e)
+	}
+	if e.renounced = renounced; h != nil {
 		h.link(e)
 	}
 }
 
-// Oldest returns the oldest entry of an entry's holder other than itself, or nil; of one that is exempt, nil.
+// Oldest returns the oldest entry of an entry's holder other than itself, among those that are not renounced, or
+// nil; of one that is exempt, nil.
 func (l *Ledger[V]) Oldest(e *Entry[V]) *Entry[V] {
 	h := l.holders[e.name]
 	switch {
 	case h == nil || e.exempt:
 		return nil
-	case h.oldest == e:
+	case h.kept.oldest == e:
 		return e.newer
 	}
-	return h.oldest
+	return h.kept.oldest
 }
 
 // Used is how much of the total is taken, and Holders how many have some of it, beside those who are exempt.
@@ -177,27 +193,37 @@ func (l *Ledger[V]) holder(name string) *holder[V] {
 	return h
 }
 
-// link adds an entry as the newest.
-func (h *holder[V]) link(e *Entry[V]) {
-	e.of, e.older = h, h.newest
-	if h.newest != nil {
-		h.newest.newer = e
-	} else {
-		h.oldest = e
+// lineOf returns the line in which an entry stands.
+func (h *holder[V]) lineOf(e *Entry[V]) *line[V] {
+	if e.renounced {
+		return &h.renounced
 	}
-	h.newest = e
+	return &h.kept
+}
+
+// link adds an entry as the newest of its line.
+func (h *holder[V]) link(e *Entry[V]) {
+	in := h.lineOf(e)
+	e.of, e.older = h, in.newest
+	if in.newest != nil {
+		in.newest.newer = e
+	} else {
+		in.oldest = e
+	}
+	in.newest = e
 }
 
 func (h *holder[V]) unlink(e *Entry[V]) {
+	in := h.lineOf(e)
 	if e.older != nil {
 		e.older.newer = e.newer
 	} else {
-		h.oldest = e.newer
+		in.oldest = e.newer
 	}
 	if e.newer != nil {
 		e.newer.older = e.older
 	} else {
-		h.newest = e.older
+		in.newest = e.older
 	}
 	e.of, e.older, e.newer = nil, nil, nil
 }
@@ -239,13 +265,17 @@ func (l *Ledger[V]) Check() (broken []string) {
 		must(h.at == i && l.holders[h.name] == h, "holder %q is at %d, and says %d", h.name, i, h.at)
 		must(i == 0 || l.largest[(i-1)/2].has >= h.has, "holder %q has more than one before it", h.name)
 		sum += h.has
-		has, last := 0, (*Entry[V])(nil)
-		for e := h.oldest; e != nil; e = e.newer {
-			must(e.of == h && e.older == last && e.name == h.name, "an entry of %q is not its own", h.name)
-			must(e.has > 0 && !e.gone && !e.exempt, "an entry of %q has %d, gone: %v, exempt: %v", h.name, e.has, e.gone, e.exempt)
-			has, last = has+e.has, e
+		has := 0
+		for _, in := range []*line[V]{&h.renounced, &h.kept} {
+			last := (*Entry[V])(nil)
+			for e := in.oldest; e != nil; e = e.newer {
+				must(e.of == h && e.older == last && e.name == h.name && h.lineOf(e) == in, "an entry of %q is not its own", h.name)
+				must(e.has > 0 && !e.gone && !e.exempt, "an entry of %q has %d, gone: %v, exempt: %v", h.name, e.has, e.gone, e.exempt)
+				has, last = has+e.has, e
+			}
+			must(in.newest == last, "an entry of %q is lost", h.name)
 		}
-		must(h.newest == last && h.has == has && has > 0, "holder %q has %d, its entries %d", h.name, h.has, has)
+		must(h.has == has && has > 0, "holder %q has %d, its entries %d", h.name, h.has, has)
 	}
 	must(sum == l.used, "%d are used, and the holders have %d", l.used, sum)
 	return broken

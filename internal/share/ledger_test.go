@@ -73,11 +73,15 @@ func TestMoveAndRenounce(t *testing.T) {
 	a2, _, _ := ask(&l, "a", false, "a2")
 	ask(&l, "a", false, "a3")
 	a4, _, _ := ask(&l, "a", false, "a4")
-	l.Renounce(a2)
+	l.Renounce(a1, true)
+	l.Renounce(a1, false) // it is the newest now
+	l.Renounce(a1, true)
+	l.Renounce(a2, true)
+	l.Renounce(a1, false)
 	if _, _, displaced := ask(&l, "b", false, "b1"); !slices.Equal(displaced, []string{"a2"}) {
 		t.Errorf("displaced %q", displaced)
 	}
-	if old := l.Oldest(a4); old != a1 || l.Oldest(a1).Value != "a3" {
+	if old := l.Oldest(a4); old.Value != "a3" || l.Oldest(old) != a4 {
 		t.Errorf("the oldest is %v", old)
 	}
 	l.Move(a4, "x", true)
@@ -134,7 +138,7 @@ func TestRandomSteps(t *testing.T) {
 		case 1:
 			l.Give(e, random.IntN(4))
 		case 2:
-			l.Renounce(e)
+			l.Renounce(e, random.IntN(2) == 0)
 		case 3:
 			name := strconv.Itoa(random.IntN(6))
 			l.Move(e, name, name == "0")
