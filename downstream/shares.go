@@ -36,6 +36,16 @@ func displace(streams []served) {
 	}
 }
 
+// turnAway refuses a stream for which there is no room.
+func (s *Server) turnAway(st *stream, end *session.End) error {
+	if end.Reason != session.ShuttingDown {
+		s.observer.ClientConnected(st.protocol())
+		s.observer.ClientDisconnected(st.protocol(), end.Reason)
+		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "peer", st.peer.Address, "identity", st.peer.Identity)
+	}
+	return statusOf(end).Err()
+}
+
 // names are those of all streams together.
 type names struct {
 	now func() *ServerConfig

@@ -154,16 +154,6 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	return st.close(st.receiveAll())
 }
 
-// turnAway refuses a stream for which there is no room.
-func (s *Server) turnAway(st *stream, end *session.End) error {
-	if end.Reason != session.ShuttingDown {
-		s.observer.ClientConnected(st.protocol())
-		s.observer.ClientDisconnected(st.protocol(), end.Reason)
-		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "peer", st.peer.Address, "identity", st.peer.Identity)
-	}
-	return statusOf(end).Err()
-}
-
 // with calls f with the session, which nobody else uses meanwhile.
 func (st *stream) with(f func(*session.Session)) {
 	st.mu.Lock()

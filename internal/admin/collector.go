@@ -58,8 +58,9 @@ type stateCollector struct {
 	connections   *prometheus.Desc
 	most          *prometheus.Desc
 	inflight      *prometheus.Desc
-	used          *prometheus.Desc
-	limits        *prometheus.Desc
+	mostStreams   *prometheus.Desc
+	names         *prometheus.Desc
+	mostNames     *prometheus.Desc
 	pressed       *prometheus.Desc
 	sync          *prometheus.Desc
 	refused       *prometheus.Desc
@@ -87,8 +88,9 @@ func newStateCollector(r Relay) *stateCollector {
 		connections:   desc("client_connections", "Open connections of clients, with and without streams."),
 		most:          desc("client_connections_limit", "How many connections clients may have: downstream.max_connections, or what the limit of file descriptors leaves. 0 is no limit."),
 		inflight:      desc("client_inflight_bytes", "Bytes of memory that requests of clients take which are not complete or not taken in yet; downstream.max_inflight_bytes bounds it. Small requests that arrive whole do not count."),
-		used:          desc("client_totals", "What all clients have together of what is bounded over all clients: streams, and names that these subscribe to (names).", "of"),
-		limits:        desc("client_totals_limit", "How much of that all clients may have together: downstream.max_streams and downstream.max_names. 0 is no limit.", "of"),
+		mostStreams:   desc("clients_limit", "How many streams all clients may have together: downstream.max_streams. 0 is no limit."),
+		names:         desc("client_names", "Names that the streams of all clients keep: those that they subscribe to, and some that they have just given up."),
+		mostNames:     desc("client_names_limit", "How many of these there may be: downstream.max_names. 0 is no limit."),
 		pressed:       desc("memory_pressure", "1 while live memory exceeds 90 % of GOMEMLIMIT or of the cgroup's limit, so that the relay takes no new client streams."),
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (a response waits to be sent), unacked (the client owes an ACK) or nacked (its last verdict was a rejection).", "state"),
 		refused:       desc("client_refused_types", "Types that the relay refuses on open client streams whose other types it serves: the client has no identity (forbidden), or there is no room for another group (too_many). told says what the client gets. errors: an error for each name. nothing: no response, so that the client waits; this is for a client that subscribes to the wildcard, and for a SotW client that came back with a full-state set.", "type", "reason", "told"),
@@ -111,8 +113,9 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.connections
 	ch <- c.most
 	ch <- c.inflight
-	ch <- c.used
-	ch <- c.limits
+	ch <- c.mostStreams
+	ch <- c.names
+	ch <- c.mostNames
 	ch <- c.pressed
 	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
@@ -134,14 +137,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.connections, summary.Connections)
 	gauge(c.most, summary.MaxConnections)
 	gauge(c.inflight, summary.Inflight)
-	streams := 0
-	for _, n := range summary.Protocols {
-		streams += n
-	}
-	gauge(c.used, streams, "streams")
-	gauge(c.limits, summary.MaxStreams, "streams")
-	gauge(c.used, summary.Names, "names")
-	gauge(c.limits, summary.MaxNames, "names")
+	gauge(c.mostStreams, summary.MaxStreams)
+	gauge(c.names, summary.Names)
+	gauge(c.mostNames, summary.MaxNames)
 	gauge(c.pressed, map[bool]int{true: 1}[summary.Pressed])
 	for _, protocol := range protocols {
 		gauge(c.clients, summary.Protocols[protocol], protocol)
