@@ -63,7 +63,9 @@ type Groups struct {
 
 	// Max is the largest number of groups (VALID-8). Each has its own streams to the
 	// control plane. A group whose clients have left in an outage stays, and counts.
-	// It makes room for a new group only if it has no resources (NODE-10).
+	// It makes room for a new group only if it has no resources (NODE-10). When there
+	// are as many as this, a client with fewer groups than another one still gets one:
+	// docs/operations.md, "When the relay is full".
 	// Default: 1000.
 	Max int `yaml:"max"`
 }

@@ -48,7 +48,8 @@ var upstreamReasons = map[string]string{
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
 	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
 	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream/session and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
-	"VALID-8": "transcripts for all but the streams of a connection, of which a transcript's client has one; TestStreamsPerConnection",
+	"VALID-8": "transcripts for all but the streams of a connection, of which a transcript's client has one (TestStreamsPerConnection), and what needs many or a clock of its own: " +
+		"downstream.TestStreamsAreShared, TestNamesAreShared, TestConnectionsAreShared, TestFloodsEnd, TestRapidReset and TestMemoryPressure",
 }
 
 // TestLargeResources: the relay takes in what is far above Go's default limit

@@ -93,6 +93,8 @@ const calm = `
   xds_relay_clients{instance="r",protocol="delta"} 1000x120
   xds_relay_client_connects_total{instance="r",protocol="delta"} 0+30x120
   xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0x120
+  xds_relay_client_disconnects_total{instance="r",reason="displaced_group"} 0x120
+  xds_relay_memory_pressure{instance="r"} 0x120
   xds_relay_client_connections_closed_total{instance="r",reason="too_many"} 0x120
   xds_relay_client_connections_closed_total{instance="r",reason="handshake_timeout"} 0+60x120
   xds_relay_client_disconnects_total{instance="r",reason="closed"} 0+30x120
@@ -192,6 +194,10 @@ func TestAlerts(t *testing.T) {
 		{[]string{`xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0+60x120`}, 20 * time.Minute, []string{"XdsRelayClientsRefused" + w}},
 		{[]string{`xds_relay_client_connections_closed_total{instance="r",reason="too_many"} 0x9 0+3x110`}, 14 * time.Minute, nil},
 		{[]string{`xds_relay_client_connections_closed_total{instance="r",reason="too_many"} 0x9 0+3x110`}, 20 * time.Minute, []string{"XdsRelayTooManyConnections" + w}},
+		{[]string{`xds_relay_client_disconnects_total{instance="r",reason="displaced_group"} 0x9 0+3x110`}, 14 * time.Minute, nil},
+		{[]string{`xds_relay_client_disconnects_total{instance="r",reason="displaced_group"} 0x9 0+3x110`}, 20 * time.Minute, []string{"XdsRelayFull" + w}},
+		{[]string{`xds_relay_memory_pressure{instance="r"} 0x9 1x110`}, 11 * time.Minute, nil},
+		{[]string{`xds_relay_memory_pressure{instance="r"} 0x9 1x110`}, 12 * time.Minute, []string{"XdsRelayMemoryShort" + c}},
 		{[]string{`xds_relay_client_refused_types{instance="r",type="SDS",reason="forbidden",told="errors"} 1x120`}, 9 * time.Minute, nil},
 		{[]string{`xds_relay_client_refused_types{instance="r",type="SDS",reason="forbidden",told="errors"} 1x120`}, 10 * time.Minute, []string{"XdsRelayTypesRefused" + w}},
 		{[]string{`process_start_time_seconds{instance="r",job="xds-relay"} 1+1x120`}, 10 * time.Minute, []string{"XdsRelayRestarting" + w}},
