@@ -14,7 +14,8 @@ import (
 // TestHandshakesSayWhoseConnectionsAre: before the handshake connections are their address's, and then their identity's. One whose
 // identity has to wait is not let in, nor does its address wait.
 func TestHandshakesSayWhoseConnectionsAre(t *testing.T) {
-	d := newDoors(func() *ServerConfig { return &ServerConfig{} }, slog.New(slog.DiscardHandler), nobody{})
+	log := slog.New(slog.DiscardHandler)
+	d := newDoors(func() *ServerConfig { return &ServerConfig{} }, log, nobody{}, newReading(1<<20, log, nobody{}))
 	proves := func(name string) credentials.AuthInfo {
 		return credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{DNSNames: []string{name}}}}}}
 	}

@@ -73,22 +73,6 @@ const (
 	over   // it has ended, and no sender will work for it again
 )
 
-// Reasons for the end of a stream that are not the Session's.
-const (
-	closedByClient session.Reason = "closed"
-	receiveFailed  session.Reason = "receive_failed"
-	bug            session.Reason = "panic"
-)
-
-// Reasons lists why streams end, for an Observer.
-func Reasons() []session.Reason {
-	return []session.Reason{
-		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
-		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged, session.NamesFull,
-		session.StreamsFull, session.MemoryPressure, session.DisplacedStream, session.DisplacedNames, session.DisplacedGroup, session.DisplacedType,
-	}
-}
-
 // statusWriter ends a stream from outside its handler, which is blocked in receiving and then
 // returns. gRPC implements it on the stream in the context, but has no interface with it. The
 // alternative is a second standing goroutine for each stream, 3.6 KiB of it.

@@ -1,0 +1,19 @@
+package downstream
+
+import "github.com/xds-relay/xds-relay/downstream/session"
+
+// Reasons for the end of a stream that are not the Session's.
+const (
+	closedByClient session.Reason = "closed"
+	receiveFailed  session.Reason = "receive_failed"
+	bug            session.Reason = "panic"
+)
+
+// Reasons lists why streams end, for an Observer.
+func Reasons() []session.Reason {
+	return []session.Reason{
+		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
+		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Stalled, session.Aged, session.NamesFull,
+		session.StreamsFull, session.MemoryPressure, session.DisplacedStream, session.DisplacedNames, session.DisplacedGroup, session.DisplacedType,
+	}
+}
