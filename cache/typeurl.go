@@ -89,6 +89,12 @@ func Shorts() []string {
 // outside the table last (ORDER-2).
 func (t TypeURL) Rank() int { return t.row().rank }
 
+// Basic reports whether the type is one that control planes know in any case: LDS, CDS, EDS, RDS or
+// SDS (UP-21).
+func (t TypeURL) Basic() bool {
+	return t == Listener || t == Cluster || t == Endpoint || t == Route || t == Secret
+}
+
 // ReplacesAtOnce reports whether what replaces a resource must come in the same response as its
 // removal: a client rejects a listener, scope or virtual host that takes the address, key or domains
 // of one that it still has (ORDER-2). A new version of another type's resource keeps the name, and

@@ -61,6 +61,11 @@ func (x *index) check() (broken []string) {
 	must(names == x.interest.names, "%d names are subscribed to, and %d counted", names, x.interest.names)
 	// Only open subscriptions are counted.
 	i := &x.interest
+	held := 0
+	for _, n := range i.holders {
+		held += n
+	}
+	must(i.holders == nil || held == i.subscriptions, "%d subscriptions, of which %d have a holder", i.subscriptions, held)
 	must(i.withheld <= i.subscriptions, "%d subscriptions, of which %d have something withheld", i.subscriptions, i.withheld)
 	// Nobody subscribes to a name that lingers.
 	for id := range x.linger.all() {

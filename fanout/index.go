@@ -50,6 +50,9 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
+	if !t.Basic() {
+		x.interest.holders = make(map[string]int)
+	}
 	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x, x.unwanted.x, x.shelf.x = x, x, x, x, x, x
 	x.unstored.reset()
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}

@@ -20,6 +20,29 @@ type interest struct {
 	subscriptions int    // that are open
 	withheld      int    // open ones from which something is withheld
 	last          uint64 // the number of the latest subscription
+	// holders counts the open subscriptions by holder; nil: of this type nobody asks for them.
+	holders map[string]int
+}
+
+// open counts a subscription that is opened, and returns its number.
+func (i *interest) open(holder string) (number uint64) {
+	i.subscriptions++
+	i.last++
+	if i.holders != nil {
+		i.holders[holder]++
+	}
+	return i.last
+}
+
+// close undoes open.
+func (i *interest) close(holder string) {
+	i.subscriptions--
+	if i.holders == nil {
+		return
+	}
+	if i.holders[holder]--; i.holders[holder] == 0 {
+		delete(i.holders, holder)
+	}
 }
 
 // of lists the subscriptions to a name, or to the wildcard.

@@ -143,6 +143,33 @@ func (o OfType) SetSuspect(suspect bool) {
 	o.hub.types.drop(o.url)
 }
 
+// AnsweredBy reports whether something is here that an entry has sent, now or before a restart (UP-21).
+func (o OfType) AnsweredBy(entry string) bool {
+	return o.is(func(x *index) bool {
+		return slices.ContainsFunc([]*cache.Table{&x.named.Table, &x.wildcard.Table}, func(t *cache.Table) bool {
+			origin, _ := t.Settled()
+			return origin.Entry == entry && t.Len() > 0
+		})
+	})
+}
+
+// Asker returns, of the holders whose clients subscribe to the type, one whose turn is longest ago;
+// turns without an entry are 0. A type that only lingers is nobody's, which is the holder "" (UP-21).
+func (o OfType) Asker(turns map[string]uint64) (holder string, turn uint64) {
+	first := true
+	o.hub.types.look(o.url, func(x *index) {
+		for h := range x.interest.holders {
+			if at := turns[h]; first || at < turn || at == turn && h < holder {
+				holder, turn, first = h, at, false
+			}
+		}
+	})
+	if first {
+		turn = turns[holder]
+	}
+	return holder, turn
+}
+
 // Describe lists a type's names in order, at most limit of them, starting just after a Place. more
 // reports whether others follow. It is for people, not for the data path: each call sorts all
 // names.

@@ -15,6 +15,9 @@ type Subscriber struct {
 	// means that the stream wants the Source of each change, and is counted among the clients that an
 	// update concerns. Both are set before the first Subscribe.
 	TakesTTL, AsksForSources bool
+	// Holder is whose share the stream takes of what all clients have together (VALID-8, UP-21). It is
+	// set before the first Subscribe.
+	Holder string
 
 	wake func()
 

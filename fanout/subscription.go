@@ -51,9 +51,7 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 		x := h.types.of(h, t)
 		x.mu.Lock()
 		if !x.dropped {
-			x.interest.subscriptions++
-			x.interest.last++
-			s := &Subscription{index: x, subscriber: m, number: x.interest.last}
+			s := &Subscription{index: x, subscriber: m, number: x.interest.open(m.Holder)}
 			x.mu.Unlock()
 			return s
 		}
@@ -214,7 +212,7 @@ func (s *Subscription) Close(now time.Time) {
 	defer x.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		x.interest.subscriptions--
+		x.interest.close(s.subscriber.Holder)
 		for _, id := range s.names.ids {
 			x.unwant(s, id, now)
 		}

@@ -335,13 +335,16 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		return // the relay stops
 	}
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
-	if reason == replanned || reason == moved { // nothing went wrong
+	switch {
+	case reason == replanned, reason == moved: // nothing went wrong
 		log.Debug("upstream stream closed", "address", kind.Entry, "reason", reason)
-	} else {
+	case kind.Role == session.Trial:
+		log.Debug("a type that the control plane has never answered was tried alone, and the stream ended; it is tried again", "address", kind.Entry, "reason", reason, "err", end.Message)
+	default:
 		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
 		s.conn.tellEnded(e, log, func() bool { return c.firstFailure(s.conn, e) })
 	}
-	if end.Denied && c.denied != nil {
+	if end.Denied && c.denied != nil && kind.Role != session.Trial {
 		c.denied(kind.Entry)
 	}
 	poke(c.wake)

@@ -172,7 +172,7 @@ func New(c *Config, kind Stream, peer Peer, groups Groups, deliveries *ClusterDe
 		config: c, kind: kind, peer: peer, groups: groups, clusterDeliveries: deliveries,
 		subscriber: fanout.NewSubscriber(wake), allowance: plenty{},
 	}
-	s.subscriber.AsksForSources = true
+	s.subscriber.AsksForSources, s.subscriber.Holder = true, peer.Holder
 	return s
 }
 

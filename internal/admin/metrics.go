@@ -96,7 +96,7 @@ func NewMetrics(b Build) *Metrics {
 
 	m.streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_streams",
-		Help: "Open streams to the control plane: main, aux (a type wanted both by name and by wildcard), solo (a quarantined type) or probe (whether a preferred control plane is back).",
+		Help: "Open streams to the control plane: main, aux (a type wanted both by name and by wildcard), solo (a quarantined type), trial (a type that was never answered) or probe (whether a preferred control plane is back).",
 	}, []string{"role"})
 	m.active = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_active",
@@ -107,7 +107,7 @@ func NewMetrics(b Build) *Metrics {
 		Help: "Open connections to a control plane of the list. More than one if there are more groups than one connection takes streams.",
 	}, []string{"address"})
 	m.registry.MustRegister(m.streams, m.active, m.connections)
-	for _, role := range []upsession.Role{upsession.Main, upsession.Auxiliary, upsession.Solo, upsession.Probe} {
+	for _, role := range []upsession.Role{upsession.Main, upsession.Auxiliary, upsession.Solo, upsession.Trial, upsession.Probe} {
 		m.streams.WithLabelValues(string(role))
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -198,7 +198,7 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	if !up {
 		change = -1
 	}
-	if s.Role != upsession.Probe {
+	if !s.Role.Experiment() {
 		if !up {
 			m.lost.Store(time.Now().UnixNano())
 		}
@@ -208,7 +208,7 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	if s.Role == upsession.Main {
 		m.active.WithLabelValues(s.Entry, s.Mode()).Add(float64(change))
 	}
-	if up && s.Role != upsession.Probe {
+	if up && !s.Role.Experiment() {
 		m.backoff.Set(0)
 	}
 }
@@ -224,7 +224,7 @@ func (m *Metrics) stale() float64 {
 // UpstreamReconnect counts ended streams and failed attempts.
 func (m *Metrics) UpstreamReconnect(role upsession.Role, reason string, wait time.Duration) {
 	m.reconnects.WithLabelValues(reason).Inc()
-	if role != upsession.Probe {
+	if !role.Experiment() {
 		m.backoff.Set(wait.Seconds())
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/memory"
 	"github.com/xds-relay/xds-relay/upstream"
 	"github.com/xds-relay/xds-relay/upstream/session"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Options are what a relay needs beside its configuration.
@@ -47,6 +48,8 @@ type Options struct {
 	// Hop is the relay's id on the way of a stream through relays (NODE-11); empty: it is
 	// made, as hop.NewID does.
 	Hop string
+	// NoTrials: types that a control plane has never answered go up at once; for tests (UP-21).
+	NoTrials bool
 	// Dial, if set, replaces the network towards the control plane.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Random yields numbers in [0, 1) for jitter; nil: math/rand.
@@ -119,6 +122,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
 	r.groups.upstream.Hop = o.Hop
+	if !o.NoTrials {
+		r.groups.upstream.Answers = upsession.NewAnswers()
+	}
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)
 	r.server = downstream.NewServer(r.serverConfig(c))

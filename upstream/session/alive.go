@@ -134,6 +134,8 @@ func (c *Core) aliveAt(s *slot) time.Time {
 			return time.Time{}
 		}
 		patience = c.config.UnavailableAfter
+	case s.role == Trial:
+		patience = min(patience, trial) // the trial is over when the check is answered (UP-21)
 	case s.role == Probe && !s.alive.checking.IsZero():
 		return time.Time{}
 	case s.role == Probe:

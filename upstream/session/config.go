@@ -44,6 +44,9 @@ type Config struct {
 	ExplicitMissing Tristate
 	// Types, if not empty, are the only ones asked for (H-39).
 	Types []cache.TypeURL
+	// Answers has the types that need no trial, since the entry has answered them; nil: no type is
+	// tried (UP-21).
+	Answers *Answers
 	// Coalesce is how long changes of interest are gathered, after a request and before the
 	// first one of a type (UP-6).
 	Coalesce time.Duration

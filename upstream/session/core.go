@@ -32,14 +32,16 @@ type Core struct {
 	// doubts the removals that it sends (UP-14, H-22).
 	afterSwitch bool
 
-	// The streams of the entry in use. Each solo stream carries one quarantined lane.
-	main, aux slot
-	solo      map[fanout.Lane]*slot
-	lastID    StreamID
-	closing   []StreamID
+	// The streams of the entry in use. Each solo stream carries one quarantined lane, and the trial
+	// stream one that is tried.
+	main, aux, trial slot
+	solo             map[fanout.Lane]*slot
+	lastID           StreamID
+	closing          []StreamID
 
 	// The fields below outlive streams.
 	suspects *suspects
+	trials   *trials
 	accepted map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
 	rolls    map[fanout.Lane]*roll         // the lists of SotW lanes
 	told     map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
@@ -74,8 +76,10 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		entries:  make([]entry, len(c.Entries)),
 		main:     slot{role: Main},
 		aux:      slot{role: Auxiliary, attempts: new(attempts)},
+		trial:    slot{role: Trial},
 		solo:     make(map[fanout.Lane]*slot),
 		suspects: newSuspects(),
+		trials:   newTrials(),
 		accepted: make(map[fanout.Lane]acceptance),
 		rolls:    make(map[fanout.Lane]*roll),
 		told:     make(map[fanout.Lane]bool),
@@ -125,6 +129,8 @@ func (c *Core) SetVia(via []string, now time.Time) {
 			c.replace(s, now)
 		case s.role == Probe:
 			c.shut(s)
+		case s.role == Trial:
+			c.dropTrial(now)
 		}
 	}
 }
@@ -153,6 +159,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		}
 	}
 	c.tickWords(now)
+	c.tickTrial(now)
 	c.failover(now)
 	c.tellAvailability(now)
 	c.tickProbes(now)
@@ -207,7 +214,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next if nothing else happens. Zero means never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs run out while no stream is open, too.
-	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), toCome(c.retireAt(), now), toCome(c.quietUntil, now))
+	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), toCome(c.retireAt(), now), toCome(c.quietUntil, now), c.trialAt(now))
 	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
@@ -285,7 +292,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		end.Message = stopped // the relay has closed the connection
 	}
 	moves := s.open() && end.NoRoom // to another connection, to make room for others
-	if !moves {
+	if !moves && s.role != Trial {  // a trial says nothing about the entry
 		e.failed, e.failure = now, end.Message
 	}
 	tooLong := end.Exhausted && c.tooLong(s)
@@ -307,6 +314,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	case s.role == Probe:
 		c.stop(s)
 		c.probeLater(e, now)
+		return
+	case s.role == Trial:
+		c.trialEnded(end, end.Refused && !tooLong && !(method && !s.sotw), now)
 		return
 	}
 	judges := s.open() && end.Refused && !tooLong && !(method && !s.sotw)

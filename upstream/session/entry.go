@@ -157,6 +157,7 @@ func (c *Core) quit(now time.Time) {
 	c.entry().bare = false
 	c.shut(&c.main)
 	c.shutAux()
+	c.dropTrial(now)
 	for lane, s := range c.solo {
 		c.shut(s)
 		delete(c.solo, lane)
@@ -164,7 +165,7 @@ func (c *Core) quit(now time.Time) {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
 	}
-	c.words.forget()           // as is a word,
-	c.suspects = newSuspects() // the next control plane may accept what this one refuses
-	clear(c.silent)            // and answer where this one is silent
+	c.words.forget()                                  // as is a word,
+	c.suspects, c.trials = newSuspects(), newTrials() // the next control plane may accept what this one refuses
+	clear(c.silent)                                   // and answer where this one is silent
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// This file decides which lane goes on which stream. All lanes are on the main stream, with two
-// exceptions. If a type is wanted both by name and by wildcard, its second lane is on the
+// This file decides which lane goes on which stream. All lanes are on the main stream, with three
+// exceptions. A type that was never answered is on trial first (UP-21). If a type is wanted both by name and by wildcard, its second lane is on the
 // auxiliary stream (WILD-13). A quarantined lane has a stream of its own (H-39). A type never
 // changes its lane on a stream, since a server keeps state for the type while the stream lives:
 // go-control-plane, for example, answers a wildcard that follows names without the resources
@@ -76,30 +76,61 @@ func (c *Core) place(now time.Time) {
 	c.acquit()
 	wanted := c.hub.Lanes()
 	c.suspects.forget(wanted)
+	c.settleTrial(wanted, now)
+	c.trials.forget(wanted)
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.rolls, func(lane fanout.Lane, _ *roll) bool { s, _ := c.carrier(lane); return s == nil && !wanted[lane] })
 	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
+	var untried []fanout.Lane
 	for _, lane := range slices.SortedFunc(maps.Keys(wanted), inPlan) {
 		if s, _ := c.carrier(lane); s != nil || !c.Allowed(lane.Type) {
 			continue
 		}
-		s := c.choose(lane, wanted)
-		if s == nil {
-			continue // the lane stays unavailable
+		if c.untried(lane.Type) {
+			untried = append(untried, lane) // once it is known what the main stream carries
+			continue
 		}
-		if s.open() && !s.stream.takes(lane, now) {
-			c.renew(now)
-			s = &c.main
-		}
-		if s.open() {
-			s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
-		} else {
-			c.want(s, lane, now)
-		}
+		c.put(c.choose(lane, wanted), lane, now)
+	}
+	for _, lane := range untried {
+		c.put(c.try(lane, wanted, now), lane, now)
 	}
 	c.release(wanted, now)
+	c.nextTrial(wanted, now)
+}
+
+// put puts a lane on a stream; nil: it waits.
+func (c *Core) put(s *slot, lane fanout.Lane, now time.Time) {
+	if s == nil {
+		return
+	}
+	if s.open() && !s.stream.takes(lane, now) {
+		c.renew(now)
+		s = &c.main
+	}
+	if s.open() {
+		s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
+	} else {
+		c.want(s, lane, now)
+	}
+}
+
+// try returns the stream on which an untried lane belongs, or nil while it waits for its trial.
+func (c *Core) try(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) *slot {
+	switch on := &c.trial; {
+	case c.suspects.quarantined[lane.Type] != nil:
+		return c.choose(lane, wanted)
+	case on.open() && on.lane == lane:
+		return on
+	case on.open() && on.lane.Type == lane.Type:
+		return nil
+	case !c.main.open(), c.aloneOnMain(lane.Type):
+		return c.choose(lane, wanted)
+	}
+	c.trials.wait(lane.Type, now)
+	return nil
 }
 
 // inPlan is the order in which lanes are placed: wildcards first, so that after a reconnect
@@ -191,9 +222,12 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 
 // replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
 func (c *Core) replace(s *slot, now time.Time) {
-	if s.role == Solo {
+	switch s.role {
+	case Solo:
 		c.shutUntil(s, now)
-	} else {
+	case Trial:
+		c.dropTrial(now)
+	default:
 		c.renew(now)
 	}
 }
@@ -272,25 +306,36 @@ func (c *Core) tellAvailable(lane fanout.Lane) {
 	c.effects = append(c.effects, Effect{Lane: lane, Availability: true})
 }
 
+// judgedBy is the slot whose outage makes a lane unavailable, or nil if there is no room for one. A type
+// that waits for its trial is judged by the trials that it had, and without a main stream by that.
+func (c *Core) judgedBy(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
+	s, _ := c.carrier(lane)
+	k := c.trials.waiting[lane.Type]
+	switch {
+	case s != nil:
+		return s
+	case k != nil && c.main.open() && c.suspects.quarantined[lane.Type] == nil:
+		return &slot{role: Trial, outage: k.outage}
+	}
+	if s = c.choose(lane, wanted); s == &c.aux && !c.main.open() {
+		s = &c.main
+	}
+	return s
+}
+
 // unavailable returns why a lane is unavailable, or "".
 func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
 	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}
-	s, _ := c.carrier(lane)
-	if s == nil {
-		s = c.choose(lane, wanted)
-	}
+	s := c.judgedBy(lane, wanted)
 	if s == nil {
 		return "xds-relay: the control plane refuses this type"
-	}
-	if s == &c.aux && !c.main.open() {
-		s = &c.main
 	}
 	if since := s.failingSince(); since.IsZero() || now.Sub(since) < c.config.UnavailableAfter || c.quietUntil.After(now) {
 		return "" // clients do not learn of it yet (ERR-7)
 	}
-	if s.role == Solo {
+	if s.role == Solo || s.role == Trial && s.outage.last.Refused {
 		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
 	if s.outage.last.Denied {

@@ -122,7 +122,10 @@ func (c *Core) routine(l *laneState, d *Response) bool {
 
 // answer takes off a lane what waits for an answer, and now has one.
 func (c *Core) answer(l *laneState, d *Response, now time.Time) {
-	d.Update.First = !l.answered
+	if d.Update.First = !l.answered; d.Update.First {
+		l.answeredAt = now
+		c.config.Answers.Add(c.entry().Name, l.lane.Type)
+	}
 	delete(c.bare, l.lane)
 	c.faulty(l.lane, &d.Update, now)
 	l.answered = true

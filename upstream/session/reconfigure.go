@@ -7,7 +7,7 @@ import (
 
 // Reconfigure puts a new configuration in force while streams are open. The Hub stays as it is,
 // so that clients keep what they have, and a stream that must be opened again shows the versions
-// in the Hub. The group keeps its node, headers, hop and fingerprint. renewed[i] says that entry i
+// in the Hub. The group keeps its node, headers, hop, fingerprint and answers. renewed[i] says that entry i
 // was not in the list before, or is reached over a different Conn.
 //
 // The entry in use stays in use while it is anywhere in the list; entries that are now before it
@@ -15,7 +15,8 @@ import (
 // changed, or something that they have asked depends on a setting that has.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
-	to.Node, to.NodeVaries, to.Headers, to.Hop, to.Fingerprint = was.Node, was.NodeVaries, was.Headers, was.Hop, was.Fingerprint
+	to.Node, to.NodeVaries, to.Headers, to.Hop = was.Node, was.NodeVaries, was.Headers, was.Hop
+	to.Fingerprint, to.Answers = was.Fingerprint, was.Answers
 	for i := range c.entries {
 		c.dropProbe(&c.entries[i])
 	}
@@ -77,6 +78,7 @@ func (c *Core) renewAll(now time.Time) {
 		c.shutAux()
 		c.shutUntil(&c.main, c.soon(now))
 	}
+	c.dropTrial(now)
 	for _, s := range c.solo {
 		if s.id != 0 {
 			c.shutUntil(s, c.soon(now))

@@ -42,6 +42,7 @@ func (c *Core) tickRest(now time.Time) {
 		c.shut(s)
 		s.openAt, s.outage = time.Time{}, outage{}
 	}
+	c.dropTrial(now)
 	clear(c.solo)
 }
 

@@ -20,8 +20,13 @@ const (
 	Main      Role = "main"  // all other lanes
 	Auxiliary Role = "aux"   // the second lane of types wanted both ways (WILD-13)
 	Solo      Role = "solo"  // one quarantined type (H-39)
+	Trial     Role = "trial" // one type that the entry has never answered (UP-21)
 	Probe     Role = "probe" // whether a preferred entry is back (UP-14)
 )
+
+// Experiment reports whether streams of the role only find something out: how they end says nothing
+// about whether the group is served.
+func (r Role) Experiment() bool { return r == Probe || r == Trial }
 
 // Open is a stream that is to be opened now.
 type Open struct {
@@ -39,13 +44,13 @@ type Open struct {
 // slot is one stream and, between streams, the schedule of the next.
 type slot struct {
 	role Role
-	lane fanout.Lane // of a solo slot
+	lane fanout.Lane // of a solo slot, or on trial; zero: there is no trial
 	// Of the current attempt: the index of its entry, and the variant.
 	entry int
 	sotw  bool
 
 	// The schedule outlives the stream, and so does the outage.
-	attempts *attempts // of a main slot: those of the entry
+	attempts *attempts // of a main slot: those of the entry; a trial has none
 	openAt   time.Time // when to open a stream; zero: none is wanted, or there is one
 	attempt  time.Time // when the last attempt began
 	refused  bool      // the server ended the last stream with a status
@@ -94,7 +99,7 @@ func (c *Core) all() []*slot {
 
 // slots are those of the entry in use.
 func (c *Core) slots() []*slot {
-	return slices.AppendSeq([]*slot{&c.main, &c.aux}, maps.Values(c.solo))
+	return slices.AppendSeq([]*slot{&c.main, &c.aux, &c.trial}, maps.Values(c.solo))
 }
 
 func (c *Core) slot(id StreamID) *slot {

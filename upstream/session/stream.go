@@ -109,8 +109,9 @@ type laneState struct {
 	held bool
 	// askedAt is when the opening request was written, which restates everything (UP-3); zero: it is
 	// not written yet. answered means that a response of the type has come since.
-	askedAt  time.Time
-	answered bool
+	askedAt    time.Time
+	answered   bool
+	answeredAt time.Time
 	// question is the number of the opening request, and lookAt when to check whether it
 	// has been unanswered for too long (silence.go).
 	question uint64

@@ -77,7 +77,11 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (jud
 	if len(blamed) != 1 || !sound || s.strikes[blamed[0]] < convictAt {
 		return nil
 	}
-	t := blamed[0]
+	return s.convict(blamed[0], message, most, now)
+}
+
+// convict puts a type in quarantine. At most so many are there at the same time: one may be pardoned.
+func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Effect) {
 	if len(s.quarantined) >= most {
 		judged = append(judged, Effect{Lane: fanout.Lane{Type: s.pardon()}, Conviction: true})
 	}
@@ -101,7 +105,7 @@ func (s *suspects) pardon() (oldest cache.TypeURL) {
 // forget clears suspects that nobody wants any more. Convicted types stay.
 func (s *suspects) forget(wanted map[fanout.Lane]bool) {
 	for t := range s.strikes {
-		if !wanted[fanout.Lane{Type: t}] && !wanted[fanout.Lane{Type: t, Wildcard: true}] {
+		if !wants(wanted, t) {
 			s.clear(t)
 		}
 	}

@@ -26,6 +26,7 @@ const (
 	boundLeast     = "least"     // what a server refuses as too long may be cut down to a few names (UP-17)
 	boundResponse  = "response"  // a response to a Delta client has room for a resource or two (DOWN-DELTA-18)
 	boundLeaving   = "leaving"   // what left last is remembered, and nothing that left before it (ORDER-2)
+	boundTrials    = "trials"    // types that were never answered go up alone first (UP-21)
 	boundStreams   = "streams"   // a connection to the control plane carries one stream, over gRPC (UP-1)
 )
 
@@ -43,7 +44,7 @@ var allBounds = []string{
 var laterBounds = []string{boundPairBytes, boundLeast, boundResponse, boundStreams}
 
 // lastBounds are those that were added when these had theirs.
-var lastBounds = []string{boundLeaving}
+var lastBounds = []string{boundLeaving, boundTrials}
 
 // smallBounds are what "bounds small" stands for in scripts that are older than the others.
 var smallBounds = []string{boundRequest, boundLinger, boundPrune}

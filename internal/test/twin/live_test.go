@@ -110,7 +110,7 @@ func newLiveHost(games []*Game, s Settings, of company, dir string) *liveHost {
 
 func (h *liveHost) start(listener net.Listener) {
 	made, err := relay.New(h.config(), relay.Options{
-		Dial: h.dial, Random: func() float64 { return 0.5 },
+		Dial: h.dial, Random: func() float64 { return 0.5 }, NoTrials: !h.settings.Bounded(boundTrials),
 		Follow: certs.Options{NoNotify: true, Poll: time.Hour}, // what waits for the system is no part of the bubble
 	})
 	if err != nil {

@@ -202,6 +202,9 @@ func (r *pureRelay) Restart() {
 	if r.settings.Bounded(boundRequest) && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
 		c.MaxRequest = tight
 	}
+	if r.settings.Bounded(boundTrials) {
+		c.Answers = upsession.NewAnswers()
+	}
 	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
 		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})

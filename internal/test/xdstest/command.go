@@ -64,7 +64,7 @@ var (
 	}
 	clockVerbs = map[string]grammar{"wait": {words: "duration"}, "restart": {}}
 
-	upstreamActor = regexp.MustCompile(`^(b\.)?(up|aux|solo|probe)[0-9]*$`)
+	upstreamActor = regexp.MustCompile(`^(b\.)?(up|aux|solo|trial|probe)[0-9]*$`)
 	clientActor   = regexp.MustCompile(`^c[0-9]+$`)
 )
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StreamKindHeader is how a relay tells its upstream streams apart: main, aux, solo or probe. Without it a stream is a main one.
+// StreamKindHeader is how a relay tells its upstream streams apart: main, aux, solo, trial or probe. Without it a stream is a main one.
 const StreamKindHeader = "x-xds-relay-stream"
 
 // ViaHeader lists the relays that a stream has come through.

@@ -159,7 +159,7 @@ func actors(want []Line, got []Event) []string {
 		all = append(all, event.Actor)
 	}
 	rank := func(actor string) int {
-		return slices.IndexFunc([]string{"up", "aux", "solo", "probe", "b.up", "b.aux", "b.solo", "b.probe", "c"}, func(kind string) bool { return strings.HasPrefix(actor, kind) })
+		return slices.IndexFunc([]string{"up", "aux", "solo", "trial", "probe", "b.up", "b.aux", "b.solo", "b.trial", "b.probe", "c"}, func(kind string) bool { return strings.HasPrefix(actor, kind) })
 	}
 	slices.SortFunc(all, func(a, b string) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))

@@ -92,7 +92,7 @@ func (c *client) say(p *player, cmd xdstest.Command) error {
 
 func (c *client) open(p *player, cmd xdstest.Command) {
 	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
-		c.peer.Local = net.ParseIP(from).IsLoopback()
+		c.peer.Local, c.peer.Holder = net.ParseIP(from).IsLoopback(), from
 	}
 	c.peer.Relay = c.peer.Local || c.peer.Identity != "" && slices.Contains(p.session.Relays, c.peer.Identity)
 	c.peer.Via = nil

@@ -140,7 +140,7 @@ type fuzzWorld struct {
 }
 
 func newFuzzWorld(t *testing.T, c *config.Config) *fuzzWorld {
-	p, err := start(c, new(xdstest.Transcript))
+	p, err := start(c, false, new(xdstest.Transcript))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (
 			return nil, nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node, c.NodeVaries, c.Headers, c.Hop = node, p.Varies(place), place.Headers, hopOf(p.config)
+		c.Node, c.NodeVaries, c.Headers, c.Hop, c.Answers = node, p.Varies(place), place.Headers, hopOf(p.config), p.answers
 		hub := fanout.NewHub(p.hubConfig())
 		hub.Disk().Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)

@@ -40,11 +40,13 @@ type player struct {
 	config      *config.Config
 	session     session.Config
 	fingerprint cache.Fingerprint
+	trials      bool
 
 	// The relay. Groups and clients stand in order of age.
 	now        time.Time
 	groups     []*group
 	deliveries *session.ClusterDeliveries
+	answers    *upsession.Answers        // nil: there are no trials
 	saved      map[string][]fanout.Saved // by the relay before this one
 	// What nobody wants any more, the latest first, and what of it this relay has found on disk.
 	unwanted []snapshot.Group
@@ -85,18 +87,18 @@ var (
 
 // newPlayer starts a relay of pure parts for a transcript.
 func newPlayer(t *xdstest.Transcript) (xdstest.Player, error) {
-	c, err := config.Load("", slices.Concat(Calm, t.Config))
+	c, trials, err := settings(t.Config)
 	if err != nil {
 		return nil, err
 	}
-	return start(c, t)
+	return start(c, trials, t)
 }
 
-func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
+func start(c *config.Config, trials bool, t *xdstest.Transcript) (*player, error) {
 	p := &player{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
-		deliveries: session.NewClusterDeliveries(),
+		deliveries: session.NewClusterDeliveries(), trials: trials,
 		transcript: t, planes: make(map[string]*controlPlane),
 	}
 	p.session.Random, p.session.Hop = Random, hopOf(c)
@@ -110,6 +112,9 @@ func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
 
 // begin does what a relay does by itself when it starts.
 func (p *player) begin() {
+	if p.trials {
+		p.answers = upsession.NewAnswers()
+	}
 	if _, ok := p.saved[""]; ok && p.HasDefault() && p.Stays("") {
 		g, speaker, _ := p.join(relay.Place{}, session.Peer{}, p.StaticNode()) // the first group is always admitted
 		p.leave(g, speaker)

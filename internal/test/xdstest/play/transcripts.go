@@ -61,13 +61,24 @@ func each(t *testing.T, dir string, play func(t *testing.T, file string)) {
 	}
 }
 
+// Trials is the setting with which types that a control plane has never answered go up alone first
+// (UP-21). It is a transcript's only; without it all types count as answered.
+const Trials = "trials=on"
+
+// settings splits what a transcript's header sets.
+func settings(set []string) (c *config.Config, trials bool, err error) {
+	known := slices.DeleteFunc(slices.Clone(set), func(kv string) bool { return kv == Trials })
+	c, err = config.Load("", slices.Concat(Calm, known))
+	return c, len(known) < len(set), err
+}
+
 // StartRelay starts a whole relay, for xdstest.Live.
 func StartRelay(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
-	c, err := config.Load("", slices.Concat(Calm, set))
+	c, trials, err := settings(set)
 	if err != nil {
 		return nil, err
 	}
-	r, err := relay.New(c, relay.Options{Hop: hopOf(c), Dial: dial, Random: Random})
+	r, err := relay.New(c, relay.Options{Hop: hopOf(c), Dial: dial, Random: Random, NoTrials: !trials})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,264 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// A type that the entry in use has never answered may be one on which it ends the stream. So it goes
+// up alone before it goes up with the others (UP-21): on a trial stream, of which there is one at a
+// time. LDS, CDS, EDS, RDS and SDS are never tried, and neither is a type that is alone anyway,
+// because the main stream carries nothing else.
+//
+//	waiting -- its holder's turn (nextTrial) --> on trial
+//	on trial -- an answer, or trial on a stream that is alive (concluded) --> passed: it is placed like any other
+//	on trial -- the stream ends (trialEnded) --> waiting, with a back-off; or quarantined
+//
+// Trials need an open main stream. Without one the main stream's attempts, outage and failover are
+// about whether the entry is there at all.
+
+// trialFloor is the least time between a trial that failed and the next one.
+const trialFloor = 100 * time.Millisecond
+
+// ackGrace is how long a trial goes on after the answer, so that the ACK is on its way.
+const ackGrace = 10 * time.Millisecond
+
+// maxTurns bounds the holders whose turns are remembered.
+const maxTurns = 1000
+
+// trials has the types that are to be tried, and those that have passed. It ends with the entry.
+type trials struct {
+	// waiting are the types that wait for their trial or are on it, and passed those that had it and
+	// have no answer yet. Both are wanted.
+	waiting map[cache.TypeURL]*candidate
+	passed  map[cache.TypeURL]bool
+	// turns is when each holder last had a trial, counted by turn.
+	turns map[string]uint64
+	turn  uint64
+	// pickAt is when to begin the next trial, if there is none; zero: nobody waits. notBefore is the
+	// end of trialFloor.
+	pickAt, notBefore time.Time
+}
+
+// candidate is a type that waits for its trial, or is on it.
+type candidate struct {
+	tried    uint64 // its last turn
+	strikes  int    // trials on which the server ended the stream
+	attempts attempts
+	// notBefore is when it may be tried again, and outage the time for which its trials have failed.
+	notBefore time.Time
+	outage    outage
+}
+
+func newTrials() *trials {
+	return &trials{
+		waiting: make(map[cache.TypeURL]*candidate),
+		passed:  make(map[cache.TypeURL]bool),
+		turns:   make(map[string]uint64),
+	}
+}
+
+// wait has a type wait for its trial.
+func (t *trials) wait(typ cache.TypeURL, now time.Time) {
+	if t.waiting[typ] == nil {
+		t.waiting[typ] = &candidate{}
+	}
+	t.pickAt = earlier(t.pickAt, latest(latest(now, t.notBefore), t.waiting[typ].notBefore))
+}
+
+// pass notes that a type needs no trial any more.
+func (t *trials) pass(typ cache.TypeURL) {
+	delete(t.waiting, typ)
+	t.passed[typ] = true
+}
+
+// forget drops the types that nobody wants any more.
+func (t *trials) forget(wanted map[fanout.Lane]bool) {
+	maps.DeleteFunc(t.waiting, func(typ cache.TypeURL, _ *candidate) bool { return !wants(wanted, typ) })
+	maps.DeleteFunc(t.passed, func(typ cache.TypeURL, _ bool) bool { return !wants(wanted, typ) })
+}
+
+// wants reports whether a lane of a type is wanted.
+func wants(wanted map[fanout.Lane]bool, t cache.TypeURL) bool {
+	return wanted[fanout.Lane{Type: t}] || wanted[fanout.Lane{Type: t, Wildcard: true}]
+}
+
+// untried reports whether the entry in use must be asked for a type alone first. While one lane of a type
+// is on trial, the other one waits.
+func (c *Core) untried(t cache.TypeURL) bool {
+	name := c.entry().Name
+	return c.onTrial() != nil && c.trial.lane.Type == t ||
+		c.config.Answers != nil && !t.Basic() && !c.trials.passed[t] && !c.config.Answers.has(name, t) && !c.hub.Of(t).AnsweredBy(name)
+}
+
+// aloneOnMain reports whether the main stream carries no other type.
+func (c *Core) aloneOnMain(t cache.TypeURL) bool {
+	lanes := c.main.stream.lanes
+	return len(lanes) == 0 || len(lanes) == 1 && lanes[t] != nil
+}
+
+// nextTrial begins a trial if there is none: that of the type whose holder has waited for longest.
+func (c *Core) nextTrial(wanted map[fanout.Lane]bool, now time.Time) {
+	t := c.trials
+	if c.trial.lane != (fanout.Lane{}) || !c.main.open() || !due(t.pickAt, now) {
+		return
+	}
+	t.pickAt = time.Time{}
+	var best cache.TypeURL
+	var holder string
+	var turn uint64
+	for typ, k := range t.waiting {
+		switch {
+		case c.suspects.quarantined[typ] != nil:
+			continue
+		case !c.untried(typ): // it has answered another group
+			delete(t.waiting, typ)
+			continue
+		case k.notBefore.After(now):
+			t.pickAt = earlier(t.pickAt, k.notBefore)
+			continue
+		}
+		h, at := c.hub.Of(typ).Asker(t.turns)
+		if b := t.waiting[best]; b == nil || at < turn || at == turn && (k.tried < b.tried || k.tried == b.tried && typ < best) {
+			best, holder, turn = typ, h, at
+		}
+	}
+	if best == "" {
+		return
+	}
+	if len(t.turns) >= maxTurns {
+		clear(t.turns)
+	}
+	t.turn++
+	t.turns[holder], t.waiting[best].tried = t.turn, t.turn
+	wildcard := fanout.Lane{Type: best, Wildcard: true}
+	c.trial.lane = fanout.Lane{Type: best, Wildcard: wanted[wildcard]}
+	c.trial.openAt = now
+}
+
+// dropTrial ends the trial, whatever it has shown. If its type has not passed, it waits for another.
+func (c *Core) dropTrial(now time.Time) {
+	c.shut(&c.trial)
+	c.trial.lane, c.trial.openAt, c.trial.outage = fanout.Lane{}, time.Time{}, outage{}
+	c.trials.pickAt = latest(now, c.trials.notBefore)
+}
+
+// settleTrial ends the trial if it is over, or not needed any more: its lane is not wanted, or goes up
+// on another stream.
+func (c *Core) settleTrial(wanted map[fanout.Lane]bool, now time.Time) {
+	lane := c.trial.lane
+	if lane == (fanout.Lane{}) {
+		return
+	}
+	s, _ := c.carrier(lane)
+	elsewhere := s != &c.trial && (s != nil || !c.untried(lane.Type))
+	if c.concluded(now) || !wanted[lane] || elsewhere {
+		c.dropTrial(now)
+	}
+}
+
+// concluded reports whether the type on trial has passed it, and notes that it has: it has an answer,
+// which is whole, or none after trial on a stream that is alive.
+func (c *Core) concluded(now time.Time) bool {
+	over := c.trialOver(now)
+	if over {
+		c.trials.pass(c.trial.lane.Type)
+	}
+	return over
+}
+
+func (c *Core) trialOver(now time.Time) bool {
+	s, l := &c.trial, c.onTrial()
+	return l != nil && due(l.trialEnds(&c.config), now) && (l.answered || c.attentive(s, l))
+}
+
+// trialEnds is the earliest end of the trial of a lane; zero: it is not asked for yet.
+func (l *laneState) trialEnds(c *Config) time.Time {
+	switch {
+	case !l.asked() || !l.answered:
+		return addTo(l.askedAt, trial)
+	case l.settle.waiting && !l.settle.piecemeal:
+		return l.askedAt.Add(trial + c.SettleCap) // at the latest
+	}
+	return l.answeredAt.Add(ackGrace)
+}
+
+// tickTrial ends a trial that is over, and begins the next one.
+func (c *Core) tickTrial(now time.Time) {
+	idle := c.trial.lane == (fanout.Lane{})
+	if idle && c.main.open() && due(c.trials.pickAt, now) || !idle && c.concluded(now) {
+		c.place(now)
+	}
+}
+
+// trialAt is when something is due about trials, or zero.
+func (c *Core) trialAt(now time.Time) time.Time {
+	s := &c.trial
+	if s.lane == (fanout.Lane{}) && c.main.open() {
+		return c.trials.pickAt
+	}
+	if l := c.onTrial(); l != nil && !c.trialOver(now) {
+		return toCome(l.trialEnds(&c.config), now)
+	} else if l != nil {
+		return now
+	}
+	return time.Time{}
+}
+
+// onTrial is the lane on the trial stream, or nil.
+func (c *Core) onTrial() *laneState {
+	if s := &c.trial; s.open() {
+		return s.stream.lanes[s.lane.Type]
+	}
+	return nil
+}
+
+// trialEnded handles the end of the trial stream, or of an attempt to open it. It is a strike against
+// the type if the server has ended it with a status, at once and without a response, while it serves
+// the main stream. So many strikes as convict a suspect convict this type (H-39). refusal reports
+// whether the status may be about the type.
+func (c *Core) trialEnded(end End, refusal bool, now time.Time) {
+	s, l, k := &c.trial, c.onTrial(), c.trials.waiting[c.trial.lane.Type]
+	typ := s.lane.Type
+	strike := refusal && l != nil && l.asked() && !l.answered && now.Sub(l.askedAt) < trial && c.serves(now)
+	switch {
+	case l != nil && l.answered:
+		c.trials.pass(typ)
+	case k == nil || end.NoRoom:
+	default:
+		s.ended(end, now)
+		k.outage.begin(s.outage.since, end)
+		k.notBefore = now.Add(k.attempts.failed(&c.config.Backoff, c.random()))
+		c.trials.notBefore = now.Add(trialFloor)
+	}
+	if strike && k != nil {
+		if k.strikes++; k.strikes >= convictAt {
+			k.strikes = 0
+			c.effects = append(c.effects, c.suspects.convict(typ, end.Message, c.config.bounds().Quarantined, now)...)
+		}
+	}
+	c.stop(s)
+	c.dropTrial(now)
+	c.place(now)
+}
+
+// serves reports whether the main stream works, so that the end of another one says something about
+// what that one asked for.
+func (c *Core) serves(now time.Time) bool {
+	s := &c.main
+	return s.open() && s.failingSince().IsZero() && (s.answered || slices.ContainsFunc(s.stream.inOrder(), func(l *laneState) bool {
+		return l.asked() && now.Sub(l.askedAt) >= trial
+	}))
+}
+
+// addTo adds to a time, where zero means never.
+func addTo(at time.Time, d time.Duration) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(d)
+}
