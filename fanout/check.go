@@ -58,6 +58,7 @@ func (x *index) check() (broken []string) {
 		must(slices.IsSortedFunc(subs, func(a, b *Subscription) int { return cmp.Compare(a.number, b.number) }), "subscriptions to %q are not in order", x.named.Name(id))
 		must(x.named.Pinned(x.named.Name(id)), "%q is subscribed to, and its ID not kept", x.named.Name(id))
 	}
+	must(x.noted == x.notes() || x.hub.keepsAll.Load(), "the agenda has %+v, and should have %+v", x.noted, x.notes())
 	must(names == x.interest.names, "%d names are subscribed to, and %d counted", names, x.interest.names)
 	// Only open subscriptions are counted.
 	i := &x.interest

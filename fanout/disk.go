@@ -19,7 +19,12 @@ func (h *Hub) Disk() Disk { return Disk{h} }
 
 // Keep makes the Hub give nothing up any more. Everything that is wanted when it is called, or
 // later, stays until it can be saved, even if its clients leave.
-func (d Disk) Keep() { d.hub.keepsAll.Store(true) }
+func (d Disk) Keep() {
+	d.hub.keepsAll.Store(true)
+	for range d.hub.types.locked() { // what is noted in the agenda changes
+		continue
+	}
+}
 
 // Saved is what a Hub holds, or has given up, on one lane. For a wildcard it is a complete set.
 type Saved struct {
@@ -138,6 +143,7 @@ func (d Disk) Load(lanes []Saved, now time.Time) {
 		x := d.hub.types.of(d.hub, s.Lane.Type)
 		x.mu.Lock()
 		load(x, s, now)
+		x.note()
 		x.mu.Unlock()
 	}
 	d.hub.wanted.notify()

@@ -67,6 +67,8 @@ type Hub struct {
 	globs atomic.Bool
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
+	// agenda is what the upstream side has to know of all types.
+	agenda agenda
 	// types are those of which something is known or wanted.
 	types types
 }
@@ -76,7 +78,7 @@ func NewHub(c Config) *Hub {
 	if c.Bounds == nil {
 		c.Bounds = &DefaultBounds
 	}
-	h := &Hub{config: c, wanted: Wanted{dirty: make(map[Lane]struct{})}, types: types{indexes: make(map[cache.TypeURL]*index)}}
+	h := &Hub{config: c, wanted: Wanted{dirty: make(map[Lane]struct{})}, agenda: agenda{flips: make(map[Lane]bool)}, types: types{indexes: make(map[cache.TypeURL]*index)}}
 	h.limits.Store(&c)
 	return h
 }
@@ -167,11 +169,14 @@ func (x *index) waits() bool {
 // Expire gives up what has lingered long enough. It returns when to call it again; the zero time
 // means after the next change of interest.
 func (h *Hub) Expire(now time.Time) (next time.Time) {
-	for x := range h.types.locked() {
-		next = earlier(next, x.linger.expire(now))
+	defer h.wanted.notify()
+	for {
+		x, until := h.agenda.lingers()
+		if until.IsZero() || until.After(now) {
+			return until
+		}
+		x.change(func(x *index) { x.linger.expire(now) })
 	}
-	h.wanted.notify()
-	return next
 }
 
 // earlier returns the first of two times. A zero time stands for never.

@@ -23,6 +23,7 @@ type index struct {
 	wildcard wildcardLane
 	unstored unstored
 	latest   cache.Seq // of the changes to either lane
+	noted    noted     // in the Hub's agenda
 	leaving  leaving
 	suspect  bool // upstream may be refusing the type
 
@@ -70,6 +71,7 @@ func (x *index) change(change func(*index)) {
 // unlock ends a change: it releases the lock, and then wakes the Subscribers that the change concerns.
 func (x *index) unlock() {
 	x.linger.settle()
+	x.note()
 	woken := x.marks.woken
 	x.marks.woken = nil
 	x.mu.Unlock()

@@ -9,17 +9,6 @@ import (
 // TTLs (protocol.md §11). Only upstream renews one (TTL-3). An open stream to upstream
 // does not, so resources expire whether or not there is one.
 
-// Expiry returns when the next resource of the group expires, the next held-back removal is due
-// (H-22), or the next leaving resource is forgotten (ORDER-2); zero if there is none.
-func (h *Hub) Expiry() (next time.Time) {
-	for x := range h.types.locked() {
-		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.named.guard.deadline(), x.wildcard.guard.deadline(), x.leaving.deadline()} {
-			next = earlier(next, at)
-		}
-	}
-	return next
-}
-
 // Lapse counts what ended in one type because its time was up.
 type Lapse struct {
 	Expired int // resources whose TTL upstream has not renewed (TTL-2)
@@ -30,7 +19,7 @@ type Lapse struct {
 // whose time is up, and wakes the clients that this concerns.
 func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
 	lapses := make(map[cache.TypeURL]Lapse)
-	for _, x := range h.types.all() {
+	for _, x := range h.agenda.lapsing(now) {
 		x.change(func(x *index) {
 			x.leaving.now = now
 			x.leaving.forget()

@@ -90,12 +90,12 @@ func (l *lingerers) leads(id cache.ID) bool {
 	return l.x.named.Led(id) == cache.Present
 }
 
-// expire gives up the names whose time is up. It returns when the next is due.
-func (l *lingerers) expire(now time.Time) (next time.Time) {
+// expire gives up the names whose time is up.
+func (l *lingerers) expire(now time.Time) {
 	for {
 		id, until, ok := l.oldest()
 		if !ok || until.After(now) {
-			return until
+			return
 		}
 		l.end(id)
 	}

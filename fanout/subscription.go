@@ -210,6 +210,7 @@ func (s *Subscription) Close(now time.Time) {
 	defer x.hub.wanted.notify()   // after the lock is released
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.note()
 	if !s.closed {
 		s.closed = true
 		x.interest.close(s.subscriber.Holder)

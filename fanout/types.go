@@ -67,6 +67,7 @@ func (t *types) drop(url cache.TypeURL) {
 	wanted := x.interest.subscriptions > 0 || x.named.Pins() > 0 || x.wildcard.pinned
 	if !wanted && !x.remembers() {
 		x.dropped = true
+		x.hub.agenda.set(x, x.noted, noted{})
 		delete(t.indexes, url)
 	}
 }
@@ -99,6 +100,7 @@ func (t *types) locked() iter.Seq[*index] {
 		for _, x := range t.all() {
 			x.mu.Lock()
 			more := yield(x)
+			x.note()
 			x.mu.Unlock()
 			if !more {
 				return

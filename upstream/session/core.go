@@ -39,6 +39,12 @@ type Core struct {
 	lastID           StreamID
 	closing          []StreamID
 
+	// wanted are the lanes on which something is wanted, as the Hub told. loose are those of them that
+	// no stream may carry, so that they are to be placed, and both the types of which both lanes are
+	// wanted.
+	wanted, loose map[fanout.Lane]bool
+	both          map[cache.TypeURL]bool
+
 	// The fields below outlive streams.
 	suspects *suspects
 	trials   *trials
@@ -78,6 +84,9 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		aux:      slot{role: Auxiliary, attempts: new(attempts)},
 		trial:    slot{role: Trial},
 		solo:     make(map[fanout.Lane]*slot),
+		wanted:   make(map[fanout.Lane]bool),
+		loose:    make(map[fanout.Lane]bool),
+		both:     make(map[cache.TypeURL]bool),
 		suspects: newSuspects(),
 		trials:   newTrials(),
 		accepted: make(map[fanout.Lane]acceptance),

@@ -61,8 +61,8 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 
 // carrier is the open stream that carries a lane, with the lane's state there, or nil.
 func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
-	for _, s := range c.slots() {
-		if s.open() {
+	for _, s := range [...]*slot{&c.main, &c.aux, &c.trial, c.solo[lane]} {
+		if s != nil && s.open() {
 			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
 				return s, l
 			}
@@ -71,32 +71,72 @@ func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
 	return nil, nil
 }
 
-// place puts every wanted lane on a stream, and takes the others off.
+// lanes returns the lanes on which something is wanted, after a look at what has changed. What is
+// remembered of lanes that nobody wants any more is forgotten.
+func (c *Core) lanes() map[fanout.Lane]bool {
+	for lane, is := range c.hub.Flips() {
+		t := lane.Type
+		if is {
+			c.wanted[lane], c.loose[lane] = true, true
+		} else {
+			delete(c.wanted, lane)
+			delete(c.loose, lane)
+			c.forget(lane)
+		}
+		if c.wanted[fanout.Lane{Type: t}] && c.wanted[fanout.Lane{Type: t, Wildcard: true}] {
+			c.both[t] = true
+		} else {
+			delete(c.both, t)
+		}
+	}
+	return c.wanted
+}
+
+// forget drops what is remembered of a lane that nobody wants any more.
+func (c *Core) forget(lane fanout.Lane) {
+	if s, l := c.carrier(lane); s != nil {
+		s.stream.unused[l] = true
+	}
+	if c.silent[lane.Type] == lane {
+		delete(c.silent, lane.Type)
+	}
+	if c.told[lane] {
+		c.tellAvailable(lane)
+	}
+	if !wants(c.wanted, lane.Type) {
+		c.trials.forget(lane.Type)
+	}
+}
+
+// place puts every wanted lane on a stream, and takes the others off. It looks only at lanes that no
+// stream carries.
 func (c *Core) place(now time.Time) {
 	c.acquit()
-	wanted := c.hub.Lanes()
+	wanted := c.lanes()
 	c.suspects.forget(wanted)
 	c.settleTrial(wanted, now)
-	c.trials.forget(wanted)
+	// A stream may have added some of lanes that nobody wants any more.
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.rolls, func(lane fanout.Lane, _ *roll) bool { s, _ := c.carrier(lane); return s == nil && !wanted[lane] })
-	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
 	var untried []fanout.Lane
-	for _, lane := range slices.SortedFunc(maps.Keys(wanted), inPlan) {
-		if s, _ := c.carrier(lane); s != nil || !c.Allowed(lane.Type) {
-			continue
-		}
-		if c.untried(lane.Type) {
+	for _, lane := range slices.SortedFunc(maps.Keys(c.loose), inPlan) {
+		switch s, _ := c.carrier(lane); {
+		case s != nil, !c.Allowed(lane.Type):
+		case c.untried(lane.Type):
 			untried = append(untried, lane) // once it is known what the main stream carries
-			continue
+		default:
+			c.put(c.choose(lane, wanted), lane, now)
 		}
-		c.put(c.choose(lane, wanted), lane, now)
 	}
 	for _, lane := range untried {
 		c.put(c.try(lane, wanted, now), lane, now)
 	}
+	maps.DeleteFunc(c.loose, func(lane fanout.Lane, _ bool) bool {
+		s, _ := c.carrier(lane)
+		return s != nil
+	})
 	c.release(wanted, now)
 	c.nextTrial(wanted, now)
 }
@@ -199,9 +239,15 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 		if !s.open() {
 			continue
 		}
-		for t, l := range s.stream.lanes {
+		for l := range s.stream.unused {
+			t := l.lane.Type
+			delete(s.stream.unused, l)
+			if s.stream.lanes[t] != l {
+				continue
+			}
 			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).SendsUnasked()) || !l.asked() && !wanted[l.lane] {
 				s.stream.drop(t, now)
+				c.loosen(l.lane)
 			}
 		}
 	}
@@ -211,7 +257,7 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 			delete(c.solo, lane)
 		}
 	}
-	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
+	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed() {
 		busy := c.aux.open() && slices.ContainsFunc(c.aux.stream.inOrder(), func(l *laneState) bool { return wanted[l.lane] })
 		c.shutAux()
 		if busy {
@@ -263,13 +309,20 @@ func (c *Core) shutAux() {
 }
 
 // needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
-func (c *Core) needed(wanted map[fanout.Lane]bool) bool {
-	for l := range wanted {
-		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted[fanout.Lane{Type: l.Type}] {
+func (c *Core) needed() bool {
+	for t := range c.both {
+		if _, bad := c.suspects.quarantined[t]; !bad {
 			return true
 		}
 	}
 	return false
+}
+
+// loosen has a lane placed again, if it is wanted.
+func (c *Core) loosen(lane fanout.Lane) {
+	if c.wanted[lane] {
+		c.loose[lane] = true
+	}
 }
 
 // Allowed reports whether a type may be asked for (H-39).
@@ -280,9 +333,9 @@ func (c *Core) Allowed(t cache.TypeURL) bool {
 // tellAvailability tells the Hub which lanes become unavailable, in the order of types (ORDER-2), and
 // which are available again.
 func (c *Core) tellAvailability(now time.Time) {
-	wanted := c.hub.Lanes()
+	wanted := c.lanes()
 	var fail []Effect
-	for lane := range wanted {
+	for lane := range c.mayFail(wanted) {
 		message := c.unavailable(lane, wanted, now)
 		switch was := c.told[lane]; {
 		case was && message == "":
@@ -294,11 +347,25 @@ func (c *Core) tellAvailability(now time.Time) {
 	}
 	slices.SortFunc(fail, func(a, b Effect) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
 	c.effects = append(c.effects, fail...)
-	for lane := range c.told {
-		if !wanted[lane] {
-			c.tellAvailable(lane)
+}
+
+// mayFail returns the lanes that may be unavailable, or were: those that no stream carries, and those on
+// streams that fail.
+func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
+	if !c.main.failingSince().IsZero() {
+		return wanted
+	}
+	lanes := maps.Clone(c.told)
+	maps.Copy(lanes, c.loose)
+	for _, s := range c.slots() {
+		if s.open() && !s.failingSince().IsZero() {
+			for _, l := range s.stream.lanes {
+				lanes[l.lane] = lanes[l.lane] || wanted[l.lane]
+			}
 		}
 	}
+	maps.DeleteFunc(lanes, func(_ fanout.Lane, is bool) bool { return !is })
+	return lanes
 }
 
 func (c *Core) tellAvailable(lane fanout.Lane) {

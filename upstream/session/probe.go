@@ -16,6 +16,9 @@ import (
 
 // tickProbes schedules the probes, gives up those that get no resource, and switches back.
 func (c *Core) tickProbes(now time.Time) {
+	if c.current == 0 {
+		return
+	}
 	idle := len(c.probeable()) == 0
 	for i := range c.entries[:c.current] {
 		e := &c.entries[i]
@@ -82,7 +85,7 @@ func (c *Core) probeOpened(s *slot) {
 
 // probeable are the lanes that a probe may ask for, in order.
 func (c *Core) probeable() []fanout.Lane {
-	lanes := slices.SortedFunc(maps.Keys(c.hub.Lanes()), inPlan)
+	lanes := slices.SortedFunc(maps.Keys(c.lanes()), inPlan)
 	return slices.DeleteFunc(lanes, func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
 }
 

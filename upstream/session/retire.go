@@ -34,7 +34,7 @@ func (c *Core) mayEnd(now time.Time) bool {
 
 // tickRest closes the streams of a group that stays and has no clients.
 func (c *Core) tickRest(now time.Time) {
-	if !c.stays || !c.mayEnd(now) || len(c.hub.Lanes()) > 0 {
+	if !c.stays || !c.mayEnd(now) || len(c.lanes()) > 0 {
 		return
 	}
 	c.Stay()

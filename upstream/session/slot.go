@@ -117,6 +117,9 @@ func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
 // stop forgets a stream that has ended.
 func (c *Core) stop(s *slot) {
 	if s.open() && s.role != Probe {
+		for _, l := range s.stream.lanes {
+			c.loosen(l.lane)
+		}
 		c.effects = append(c.effects, Effect{Over: s.id})
 	}
 	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
@@ -140,6 +143,8 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
+
+		unused: make(map[*laneState]bool),
 	}
 	switch {
 	case !s.sotw:

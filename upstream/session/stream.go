@@ -41,6 +41,8 @@ type streamState struct {
 	// rolls are the lists of names that SotW requests have; they outlive the stream. nil: nothing is
 	// left out of what is asked for.
 	rolls map[fanout.Lane]*roll
+	// unused are lanes that may not be needed any more (release).
+	unused map[*laneState]bool
 	// used has the types that the stream has asked for, now or before: the server keeps
 	// state for each of them while the stream lives.
 	used map[cache.TypeURL]*typeState
@@ -208,6 +210,9 @@ func (l *laneState) returns(i fanout.Interest) bool {
 
 // change applies a change of a lane's interest.
 func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
+	if len(i.Drop)+len(i.Leave) > 0 {
+		s.unused[l] = true
+	}
 	if !l.asked() {
 		return // the opening request will ask for everything
 	}
@@ -404,6 +409,9 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 	unsubscribe = l.drop.take(r, func(string) bool { return false })
 	for _, name := range unsubscribe {
 		delete(l.sent, name)
+	}
+	if len(unsubscribe) > 0 {
+		s.unused[l] = true
 	}
 	if l.drop.len() == 0 {
 		subscribe = l.want.take(r, func(name string) bool {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -76,10 +75,10 @@ func (t *trials) pass(typ cache.TypeURL) {
 	t.passed[typ] = true
 }
 
-// forget drops the types that nobody wants any more.
-func (t *trials) forget(wanted map[fanout.Lane]bool) {
-	maps.DeleteFunc(t.waiting, func(typ cache.TypeURL, _ *candidate) bool { return !wants(wanted, typ) })
-	maps.DeleteFunc(t.passed, func(typ cache.TypeURL, _ bool) bool { return !wants(wanted, typ) })
+// forget drops a type that nobody wants any more.
+func (t *trials) forget(typ cache.TypeURL) {
+	delete(t.waiting, typ)
+	delete(t.passed, typ)
 }
 
 // wants reports whether a lane of a type is wanted.

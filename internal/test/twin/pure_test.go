@@ -449,6 +449,9 @@ func (r *pureRelay) settle() {
 			busy = r.flush(c) || busy
 		}
 		if !busy || r.game.failed() {
+			for _, broken := range r.core.Broken() {
+				r.game.checker.fail("check", "core: %s", broken)
+			}
 			return
 		}
 	}

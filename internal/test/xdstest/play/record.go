@@ -2,6 +2,7 @@ package play
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -222,6 +223,11 @@ func Contradicts(h session.Holding, version string, some bool) string {
 func (p *player) recorded() {
 	for _, c := range p.clients {
 		p.fault = cmp.Or(p.fault, c.recorded(p.now))
+	}
+	for _, g := range p.groups {
+		if broken := g.core.Broken(); len(broken) > 0 {
+			p.fault = cmp.Or(p.fault, errors.New(strings.Join(broken, "; ")))
+		}
 	}
 }
 
