@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -74,8 +73,7 @@ func (h *Hub) Flips() (flips map[Lane]bool) {
 	h.agenda.mu.Lock()
 	defer h.agenda.mu.Unlock()
 	if len(h.agenda.flips) > 0 {
-		flips = maps.Clone(h.agenda.flips)
-		clear(h.agenda.flips)
+		flips, h.agenda.flips = h.agenda.flips, make(map[Lane]bool)
 	}
 	return flips
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/xds-relay/xds-relay/internal/memory"
 	"github.com/xds-relay/xds-relay/upstream"
 	"github.com/xds-relay/xds-relay/upstream/session"
-	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Options are what a relay needs beside its configuration.
@@ -123,7 +122,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	r.groups.upstream.Hop = o.Hop
 	if !o.NoTrials {
-		r.groups.upstream.Answers = upsession.NewAnswers()
+		r.groups.upstream.Answers = session.NewAnswers()
 	}
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)

@@ -20,6 +20,7 @@ func TestAnAnswerBetweenTheRequestsOfAPairIsUsed(t *testing.T) {
 	l := d.core.main.stream.lanes[cache.Cluster]
 	l.repeats[fanout.Wildcard], l.insistAt = d.now.Add(-time.Minute), d.now
 	l.insist(d.now)
+	d.core.main.stream.wake(l)
 	if req, _ := d.core.Next(d.id, d.now).(*discovery.DeltaDiscoveryRequest); len(req.GetResourceNamesUnsubscribe()) != 1 {
 		t.Fatalf("%v is written, and no unsubscribe", req)
 	}

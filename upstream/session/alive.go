@@ -106,6 +106,7 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	default: // a stream that has been open for so long counts as alive (ERR-1)
 		s.alive.notBefore = now.Add(c.config.UnavailableAfter)
 		s.outage.suspended = s.outage.suspended || !s.outage.since.IsZero()
+		s.wakeShown()
 	}
 }
 
@@ -185,6 +186,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		return
 	}
 	silentSince := s.alive.checked(k, now, c.config.patience())
+	defer s.wakeShown()
 	if k.Result == There && s.role != Probe {
 		c.alive = latest(c.alive, s.alive.heard)
 	}

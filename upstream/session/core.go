@@ -190,34 +190,45 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 func (c *Core) tickStream(s *slot, now time.Time) {
 	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
-	for _, l := range s.stream.inOrder() {
-		if c.tickUnanswered(s, l, now); !s.open() {
+	stream := s.stream
+	for _, l := range stream.awake.looks(now) {
+		if c.tickLane(s, l, now) {
 			return // a new stream replaces it
 		}
-		if c.tickBare(s, l, now) || c.tickFault(s, l, now) {
-			return
-		}
-		c.tickSilence(s, l, now)
-		c.tellLeftOut(s, l, now)
-		l.insist(now)
-		if removed := l.insisted.over(now); len(removed) > 0 {
-			c.learned(s, l.lane, &cache.Update{Removed: removed}, now)
-			l.unanswered.lookSoon(now)
-		}
-		complete := l.settle.tick(now)
-		if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
-			c.reopen(s, l, now)
-			return
-		}
-		if !complete {
-			continue
-		}
-		sweep := !l.settle.blind
-		if sweep && l.lane.Wildcard {
-			c.sweeps(s, l.lane, nil)
-		}
-		c.learned(s, l.lane, &cache.Update{Synced: true, Sweep: sweep}, now)
+		stream.awake.writable.add(l)
+		stream.awake.clock.Set(l, c.laneAt(s, l, now))
 	}
+}
+
+// tickLane does what is due on a lane. It reports whether it has ended the stream.
+func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
+	if c.tickUnanswered(s, l, now); !s.open() {
+		return true
+	}
+	if c.tickBare(s, l, now) || c.tickFault(s, l, now) {
+		return true
+	}
+	c.tickSilence(s, l, now)
+	c.tellLeftOut(s, l, now)
+	l.insist(now)
+	if removed := l.insisted.over(now); len(removed) > 0 {
+		c.learned(s, l.lane, &cache.Update{Removed: removed}, now)
+		l.unanswered.lookSoon(now)
+	}
+	complete := l.settle.tick(now)
+	if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
+		c.reopen(s, l, now)
+		return true
+	}
+	if !complete {
+		return false
+	}
+	sweep := !l.settle.blind
+	if sweep && l.lane.Wildcard {
+		c.sweeps(s, l.lane, nil)
+	}
+	c.learned(s, l.lane, &cache.Update{Synced: true, Sweep: sweep}, now)
+	return false
 }
 
 // Deadline is when to call Tick next if nothing else happens. Zero means never.
@@ -243,13 +254,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			continue
 		}
 		at = earlier(at, toCome(s.opened.Add(trial), now), // the stream is proven then
-			c.aliveAt(s), s.stream.deadline(c.missingAfter(), now))
-		for _, l := range s.stream.lanes {
-			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
-			if len(l.unanswered.delivered) > 0 {
-				at = earlier(at, toCome(c.refreshes.notBefore, now))
-			}
-		}
+			c.aliveAt(s), s.stream.deadline(c.missingAfter(), now), c.awakeAt(s, now))
 	}
 	return at
 }

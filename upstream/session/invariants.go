@@ -3,12 +3,13 @@ package session
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Broken returns the invariants of the Core that do not hold, for tests.
-func (c *Core) Broken() (broken []string) {
+func (c *Core) Broken(now time.Time) (broken []string) {
 	must := func(holds bool, format string, a ...any) {
 		if !holds {
 			broken = append(broken, fmt.Sprintf(format, a...))
@@ -28,6 +29,18 @@ func (c *Core) Broken() (broken []string) {
 	}
 	for t := range c.both {
 		must(wanted[fanout.Lane{Type: t}] && wanted[fanout.Lane{Type: t, Wildcard: true}], "both lanes of %s are said to be wanted", t)
+	}
+	for _, s := range c.slots() {
+		if !s.open() {
+			continue
+		}
+		for _, l := range s.stream.lanes {
+			a := &s.stream.awake
+			at, clock := c.laneAt(s, l, now), a.clock.Of(l)
+			must(a.lanes[l] || at.IsZero() || !clock.IsZero() && !clock.After(at), "%v has something to do at %v, and is asleep until %v", l.lane, at, clock)
+			must(a.writable.lanes[l] || l.asked() && !l.changed(), "%v has something to write, and nobody looks", l.lane)
+			must(a.held || !l.held, "%v is held, and nobody looks", l.lane)
+		}
 	}
 	return broken
 }

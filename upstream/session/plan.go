@@ -137,6 +137,9 @@ func (c *Core) place(now time.Time) {
 		s, _ := c.carrier(lane)
 		return s != nil
 	})
+	if len(c.loose) == 0 {
+		c.loose = emptied(c.loose)
+	}
 	c.release(wanted, now)
 	c.nextTrial(wanted, now)
 }
@@ -195,6 +198,7 @@ func (c *Core) acquit() {
 			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
 			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
 				other.outage = outage{}
+				other.wakeShown()
 			}
 		}
 	}

@@ -27,6 +27,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	lane, l := used.lane, s.stream.lanes[d.TypeURL] // l is nil if the stream does not carry the type now
+	if l != nil {
+		s.stream.wake(l)
+		delete(s.stream.awake.shown, l)
+	}
 	c.speaks(lane)
 	delete(c.accepted, lane) // until this response is acknowledged
 	c.suspects.clear(d.TypeURL)
@@ -59,10 +63,14 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	lives := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero()
 	calm = lives && len(c.told)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
+		c.main.wakeShown()
 		c.main.outage = outage{} // it began with the entry before this one
 	}
 	if s.role == Solo && !s.answered {
 		c.changesAt = now // for acquit
+	}
+	if !lives {
+		s.wakeShown()
 	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
@@ -74,6 +82,7 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	c.entries[s.entry].noDelta = s.sotw
 	if relay := hop.IsRelay(d.identifier); d.identifier != "" && relay != c.entry().relay {
 		c.entry().relay, calm = relay, false // timers may be shorter now
+		c.wakeAll()
 	}
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
@@ -184,6 +193,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	s.stream.taking = false
 	l := s.stream.lanes[d.TypeURL]
 	if l != nil {
+		s.stream.wake(l)
 		l.settle.applied(d.adds, c.chunks(), &c.config, now)
 	}
 	nack = d.nack()

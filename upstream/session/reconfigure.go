@@ -46,6 +46,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 		c.renewAll(now)
 	}
 	c.changesAt = now
+	c.wakeAll()
 }
 
 // entryFrom returns the entry for e, with its state if it was in the list before. If its Conn has

@@ -145,6 +145,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		used:  make(map[cache.TypeURL]*typeState),
 
 		unused: make(map[*laneState]bool),
+		awake:  newAwake(),
 	}
 	switch {
 	case !s.sotw:

@@ -43,6 +43,7 @@ type streamState struct {
 	rolls map[fanout.Lane]*roll
 	// unused are lanes that may not be needed any more (release).
 	unused map[*laneState]bool
+	awake  awake
 	// used has the types that the stream has asked for, now or before: the server keeps
 	// state for each of them while the stream lives.
 	used map[cache.TypeURL]*typeState
@@ -153,6 +154,8 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
+	s.awake.held = s.awake.held || held
+	s.wake(l)
 }
 
 // maxUsed is the number of used types above which a stream forgets those that the server has
@@ -162,6 +165,7 @@ var maxUsed = 1000
 // drop takes a type off the stream. If there are many, the stream forgets the types that nobody
 // wants, if the server has sent nothing of them and has had the time to answer.
 func (s *streamState) drop(t cache.TypeURL, now time.Time) {
+	s.awake.sleeps(s.lanes[t])
 	delete(s.lanes, t)
 	s.ordered = nil
 	if u := s.used[t]; u != nil {
@@ -210,6 +214,7 @@ func (l *laneState) returns(i fanout.Interest) bool {
 
 // change applies a change of a lane's interest.
 func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
+	defer s.wake(l)
 	if len(i.Drop)+len(i.Leave) > 0 {
 		s.unused[l] = true
 	}
@@ -350,15 +355,19 @@ func (s *streamState) nextAck(now time.Time) proto.Message {
 // nextInterest is the next request that changes subscriptions, or nil. node is the node that
 // it will carry, or nil.
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
-	for _, l := range s.inOrder() {
+	for _, l := range s.awake.writable.inOrder() {
 		switch {
-		case l.held, !l.asked() && l.gathers.After(now):
+		case !s.awake.writable.lanes[l], l.held, !l.asked() && l.gathers.After(now):
 		case !l.asked():
 			if req := s.opening(l, node, now); req != nil {
+				s.wake(l)
 				return req
 			}
 		case l.changed():
+			s.wake(l)
 			return s.writer.change(l, s.budget(l.lane.Type, node), now)
+		default:
+			s.awake.writable.remove(l)
 		}
 	}
 	return nil
@@ -382,6 +391,9 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	req, o := s.writer.opening(l, names, here, s.budget(l.lane.Type, node))
 	l.askedAt = now
 	if l.mapped = len(o.shown) > 0; l.mapped {
+		if l.lane.Wildcard {
+			s.awake.shown[l] = true
+		}
 		l.echo = echo{unmentioned: maps.Clone(o.shown)}
 	}
 	s.hub.On(l.lane).Unconfirm(o.hidden) // silence does not confirm them (RECON-12)
@@ -474,21 +486,11 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 	}
 }
 
-// deadline is when something is due, or zero. missing is how long a name may be without an answer.
+// deadline is when something is due that concerns no single lane, or zero. missing is how long a name may be without an answer.
 func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	at := s.timers.deadline(missing, s.alive, now)
 	for _, v := range s.acks {
 		at = earlier(at, toCome(v.notBefore, now))
-	}
-	for _, l := range s.lanes {
-		at = earlier(at, l.settle.deadline(), l.insistAt, l.unansweredAt(s.config.patience()), l.insisted.lookAt)
-		switch {
-		case l.held, l.answered:
-		case l.asked():
-			at = earlier(at, toCome(l.askedAt.Add(trial), now))
-		default:
-			at = earlier(at, toCome(l.gathers, now))
-		}
 	}
 	return at
 }

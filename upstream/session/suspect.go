@@ -114,11 +114,16 @@ func (s *suspects) forget(wanted map[fanout.Lane]bool) {
 // survivors clears the suspects that the stream has outlived. When no other question is open, it
 // lets the stream ask for the next suspect.
 func (s *suspects) survivors(sl *slot, now time.Time) {
+	if len(s.strikes) == 0 && !sl.stream.awake.held {
+		return
+	}
 	var held *laneState
 	busy := false
+	sl.stream.awake.held = false
 	for _, l := range sl.stream.inOrder() {
 		switch {
 		case l.held:
+			sl.stream.awake.held = true
 			if held == nil || s.tried[l.lane.Type].Before(s.tried[held.lane.Type]) {
 				held = l
 			}
@@ -131,6 +136,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 	}
 	if held != nil && !busy {
 		held.held = false
+		sl.stream.wake(held)
 		s.tried[held.lane.Type] = now
 	}
 }

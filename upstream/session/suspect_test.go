@@ -59,7 +59,8 @@ func TestSuspectsTakeTurns(t *testing.T) {
 	s, now := newSuspects(), time.Unix(1000, 0)
 	types := []cache.TypeURL{"strange.a", "strange.b", "strange.c"}
 	for round := range 2 * len(types) {
-		stream := &streamState{lanes: make(map[cache.TypeURL]*laneState)}
+		stream := &streamState{lanes: make(map[cache.TypeURL]*laneState), awake: newAwake()}
+		stream.awake.held = true
 		for _, typ := range types {
 			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, held: true}
 		}

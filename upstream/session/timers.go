@@ -96,6 +96,8 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
 		s.outage.suspended = !s.outage.since.IsZero() // a solo stream that has lasted for so long is not refused (H-39)
 	}
+	s.stream.wake(l)
+	s.wakeShown()
 	l.unanswered.lookSoon(now)
 }
 
@@ -104,11 +106,13 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (later []string) {
 	early, names := c.hub.Of(l.lane.Type).Early(names, uint64(s.id))
 	l.unanswered.delivered = append(l.unanswered.delivered, early...)
+	s.stream.wake(l)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
 		e := &c.entries[s.entry]
 		e.ignoresVersions = e.ignoresVersions || e.bare // as in sweeps
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
+		s.stream.wake(l)
 		l.unanswered.lookSoon(now)
 	}
 	return later

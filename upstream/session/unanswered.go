@@ -265,6 +265,7 @@ func (c *Core) lookSoon(now time.Time) {
 			for _, l := range s.stream.lanes {
 				if l.asked() { // otherwise nothing is absent
 					l.unanswered.lookSoon(now)
+					s.stream.wake(l)
 				}
 			}
 		}

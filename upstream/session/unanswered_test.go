@@ -222,6 +222,7 @@ func TestPairsDoNotPileUp(t *testing.T) {
 	l := p.core.main.stream.lanes[cache.Endpoint]
 	l.askAgain([]string{"a"})
 	l.unanswered.due = []string{"b"}
+	p.core.main.stream.wake(l)
 	p.core.Tick(p.now)
 	if l.drop.has("b") {
 		t.Error("the next names go with the last ones")

@@ -449,7 +449,7 @@ func (r *pureRelay) settle() {
 			busy = r.flush(c) || busy
 		}
 		if !busy || r.game.failed() {
-			for _, broken := range r.core.Broken() {
+			for _, broken := range r.core.Broken(r.now) {
 				r.game.checker.fail("check", "core: %s", broken)
 			}
 			return

@@ -225,7 +225,7 @@ func (p *player) recorded() {
 		p.fault = cmp.Or(p.fault, c.recorded(p.now))
 	}
 	for _, g := range p.groups {
-		if broken := g.core.Broken(); len(broken) > 0 {
+		if broken := g.core.Broken(p.now); len(broken) > 0 {
 			p.fault = cmp.Or(p.fault, errors.New(strings.Join(broken, "; ")))
 		}
 	}
