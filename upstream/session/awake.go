@@ -1,11 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // A stream may carry thousands of lanes to which nothing happens. So the Core looks only at those that
@@ -137,4 +139,17 @@ func (c *Core) laneAt(s *slot, l *laneState, now time.Time) time.Time {
 		at = earlier(at, toCome(l.gathers, now))
 	}
 	return at
+}
+
+// inOrder returns the lanes in the order in which they are asked for: types that others
+// refer to first, so that an answer is useful when it comes.
+func (s *streamState) inOrder() []*laneState {
+	if s.ordered == nil {
+		s.ordered = slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })
+	}
+	return s.ordered
+}
+
+func laneOrder(a, b fanout.Lane) int {
+	return cmp.Or(a.Type.Rank()-b.Type.Rank(), cmp.Compare(a.Type, b.Type))
 }

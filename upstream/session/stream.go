@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -493,17 +492,4 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	return at
-}
-
-// inOrder returns the lanes in the order in which they are asked for: types that others
-// refer to first, so that an answer is useful when it comes.
-func (s *streamState) inOrder() []*laneState {
-	if s.ordered == nil {
-		s.ordered = slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })
-	}
-	return s.ordered
-}
-
-func laneOrder(a, b fanout.Lane) int {
-	return cmp.Or(a.Type.Rank()-b.Type.Rank(), cmp.Compare(a.Type, b.Type))
 }
