@@ -40,7 +40,7 @@ type Core struct {
 	closing          []StreamID
 
 	// wanted are the lanes on which something is wanted, as the Hub told. loose are those of them that
-	// no stream may carry, so that they are to be placed, and both the types of which both lanes are
+	// no stream may carry, so that they are to be placed, but for those of parked types (trials), and both the types of which both lanes are
 	// wanted.
 	wanted, loose map[fanout.Lane]bool
 	both          map[cache.TypeURL]bool

@@ -135,7 +135,7 @@ func (c *Core) place(now time.Time) {
 	}
 	maps.DeleteFunc(c.loose, func(lane fanout.Lane, _ bool) bool {
 		s, _ := c.carrier(lane)
-		return s != nil
+		return s != nil || c.trials.parked(lane.Type)
 	})
 	if len(c.loose) == 0 {
 		c.loose = emptied(c.loose)
@@ -171,8 +171,9 @@ func (c *Core) try(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time)
 		return nil
 	case !c.main.open(), c.aloneOnMain(lane.Type):
 		return c.choose(lane, wanted)
+	case on.lane.Type != lane.Type: // otherwise its trial is being opened
+		c.trials.park(lane.Type, now)
 	}
-	c.trials.wait(lane.Type, now)
 	return nil
 }
 
@@ -353,14 +354,21 @@ func (c *Core) tellAvailability(now time.Time) {
 	c.effects = append(c.effects, fail...)
 }
 
-// mayFail returns the lanes that may be unavailable, or were: those that no stream carries, and those on
-// streams that fail.
+// mayFail returns the lanes that may be unavailable, or were: those that no stream carries, but for those
+// that only wait for their trial, and those on streams that fail.
 func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 	if !c.main.failingSince().IsZero() {
 		return wanted
 	}
 	lanes := maps.Clone(c.told)
 	maps.Copy(lanes, c.loose)
+	for t, k := range c.trials.waiting {
+		if !k.outage.since.IsZero() {
+			for _, lane := range [...]fanout.Lane{{Type: t}, {Type: t, Wildcard: true}} {
+				lanes[lane] = wanted[lane]
+			}
+		}
+	}
 	for _, s := range c.slots() {
 		if s.open() && !s.failingSince().IsZero() {
 			for _, l := range s.stream.lanes {

@@ -120,6 +120,11 @@ func (c *Core) stop(s *slot) {
 		for _, l := range s.stream.lanes {
 			c.loosen(l.lane)
 		}
+		if s.role == Main {
+			for t := range c.trials.waiting {
+				c.unpark(t)
+			}
+		}
 		c.effects = append(c.effects, Effect{Over: s.id})
 	}
 	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false

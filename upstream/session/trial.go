@@ -13,9 +13,10 @@ import (
 // time. LDS, CDS, EDS, RDS and SDS are never tried, and neither is a type that is alone anyway,
 // because the main stream carries nothing else.
 //
-//	waiting -- its holder's turn (nextTrial) --> on trial
+//	parked -- its holder's turn (nextTrial) --> on trial
+//	parked -- it has answered another group (pick), or the main stream ends --> placed again
 //	on trial -- an answer, or trial on a stream that is alive (concluded) --> passed: it is placed like any other
-//	on trial -- the stream ends (trialEnded) --> waiting, with a back-off; or quarantined
+//	on trial -- the stream ends (trialEnded) --> parked, with a back-off; or quarantined
 //
 // Trials need an open main stream. Without one the main stream's attempts, outage and failover are
 // about whether the entry is there at all.
@@ -45,6 +46,9 @@ type trials struct {
 
 // candidate is a type that waits for its trial, or is on it.
 type candidate struct {
+	// parked: its lanes are not among those to be placed until its turn. Only an open main stream has
+	// candidates that are parked.
+	parked   bool
 	tried    uint64 // its last turn
 	strikes  int    // trials on which the server ended the stream
 	attempts attempts
@@ -61,12 +65,29 @@ func newTrials() *trials {
 	}
 }
 
-// wait has a type wait for its trial.
-func (t *trials) wait(typ cache.TypeURL, now time.Time) {
-	if t.waiting[typ] == nil {
-		t.waiting[typ] = &candidate{}
+// park has a type wait for its trial.
+func (t *trials) park(typ cache.TypeURL, now time.Time) {
+	k := t.waiting[typ]
+	if k == nil {
+		k = &candidate{}
+		t.waiting[typ] = k
 	}
-	t.pickAt = earlier(t.pickAt, latest(latest(now, t.notBefore), t.waiting[typ].notBefore))
+	k.parked = true
+	t.pickAt = earlier(t.pickAt, latest(latest(now, t.notBefore), k.notBefore))
+}
+
+func (t *trials) parked(typ cache.TypeURL) bool {
+	k := t.waiting[typ]
+	return k != nil && k.parked
+}
+
+// unpark has the lanes of a parked type placed again.
+func (c *Core) unpark(typ cache.TypeURL) {
+	if c.trials.parked(typ) {
+		c.trials.waiting[typ].parked = false
+		c.loosen(fanout.Lane{Type: typ})
+		c.loosen(fanout.Lane{Type: typ, Wildcard: true})
+	}
 }
 
 // pass notes that a type needs no trial any more.
@@ -106,26 +127,7 @@ func (c *Core) nextTrial(wanted map[fanout.Lane]bool, now time.Time) {
 	if c.trial.lane != (fanout.Lane{}) || !c.main.open() || !due(t.pickAt, now) {
 		return
 	}
-	t.pickAt = time.Time{}
-	var best cache.TypeURL
-	var holder string
-	var turn uint64
-	for typ, k := range t.waiting {
-		switch {
-		case c.suspects.quarantined[typ] != nil:
-			continue
-		case !c.untried(typ): // it has answered another group
-			delete(t.waiting, typ)
-			continue
-		case k.notBefore.After(now):
-			t.pickAt = earlier(t.pickAt, k.notBefore)
-			continue
-		}
-		h, at := c.hub.Of(typ).Asker(t.turns)
-		if b := t.waiting[best]; b == nil || at < turn || at == turn && (k.tried < b.tried || k.tried == b.tried && typ < best) {
-			best, holder, turn = typ, h, at
-		}
-	}
+	best, holder := c.pick(now)
 	if best == "" {
 		return
 	}
@@ -137,6 +139,36 @@ func (c *Core) nextTrial(wanted map[fanout.Lane]bool, now time.Time) {
 	wildcard := fanout.Lane{Type: best, Wildcard: true}
 	c.trial.lane = fanout.Lane{Type: best, Wildcard: wanted[wildcard]}
 	c.trial.openAt = now
+	c.unpark(best)
+}
+
+// pick returns the parked type whose turn it is, and its holder; "": there is none yet.
+func (c *Core) pick(now time.Time) (best cache.TypeURL, holder string) {
+	t := c.trials
+	t.pickAt = time.Time{}
+	var turn uint64
+	for typ, k := range t.waiting {
+		switch {
+		case !k.parked:
+			continue
+		case !c.untried(typ): // it has answered another group: place it first
+			c.unpark(typ)
+			delete(t.waiting, typ)
+			t.pickAt = now
+			continue
+		case k.notBefore.After(now):
+			t.pickAt = earlier(t.pickAt, k.notBefore)
+			continue
+		}
+		h, at := c.hub.Of(typ).Asker(t.turns)
+		if b := t.waiting[best]; b == nil || at < turn || at == turn && (k.tried < b.tried || k.tried == b.tried && typ < best) {
+			best, holder, turn = typ, h, at
+		}
+	}
+	if due(t.pickAt, now) {
+		return "", ""
+	}
+	return best, holder
 }
 
 // dropTrial ends the trial, whatever it has shown. If its type has not passed, it waits for another.
