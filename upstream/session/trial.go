@@ -36,7 +36,7 @@ type trials struct {
 	// have no answer yet. Both are wanted.
 	waiting map[cache.TypeURL]*candidate
 	passed  map[cache.TypeURL]bool
-	// turns is when each holder last had a trial, counted by turn.
+	// turns is when each holder last had a trial. turn counts trials, and types that come.
 	turns map[string]uint64
 	turn  uint64
 	// pickAt is when to begin the next trial, if there is none; zero: nobody waits. notBefore is the
@@ -49,7 +49,7 @@ type candidate struct {
 	// parked: its lanes are not among those to be placed until its turn. Only an open main stream has
 	// candidates that are parked.
 	parked   bool
-	tried    uint64 // its last turn
+	tried    uint64 // its last turn, or before the first when it came
 	strikes  int    // trials on which the server ended the stream
 	attempts attempts
 	// notBefore is when it may be tried again, and outage the time for which its trials have failed.
@@ -69,7 +69,8 @@ func newTrials() *trials {
 func (t *trials) park(typ cache.TypeURL, now time.Time) {
 	k := t.waiting[typ]
 	if k == nil {
-		k = &candidate{}
+		t.turn++
+		k = &candidate{tried: t.turn}
 		t.waiting[typ] = k
 	}
 	k.parked = true
@@ -161,7 +162,7 @@ func (c *Core) pick(now time.Time) (best cache.TypeURL, holder string) {
 			continue
 		}
 		h, at := c.hub.Of(typ).Asker(t.turns)
-		if b := t.waiting[best]; b == nil || at < turn || at == turn && (k.tried < b.tried || k.tried == b.tried && typ < best) {
+		if b := t.waiting[best]; b == nil || at < turn || at == turn && k.tried < b.tried {
 			best, holder, turn = typ, h, at
 		}
 	}

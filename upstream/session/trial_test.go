@@ -147,3 +147,20 @@ func TestWaitingTypesAreNotLookedAt(t *testing.T) {
 		t.Errorf("the main stream carries %d types in the end", n)
 	}
 }
+
+// TestTypesOfOneHolderTakeTurnsAsTheyCome: new types of a holder do not delay those that came before
+// (UP-21).
+func TestTypesOfOneHolderTakeTurnsAsTheyCome(t *testing.T) {
+	c := inCourt(t, ModeDelta)
+	c.wants("a.0")
+	c.pass(10 * time.Millisecond)
+	c.wants("z.good")
+	c.turn()
+	for i := range 10 {
+		c.wants(typeOf(i))
+		c.pass(900 * time.Millisecond)
+	}
+	if len(c.asked) < 2 || c.asked[1] != "z.good" {
+		t.Errorf("on trial were %q", c.asked)
+	}
+}
