@@ -15,7 +15,7 @@ import (
 //
 //	parked -- its holder's turn (nextTrial) --> on trial
 //	parked -- it has answered another group (pick), or the main stream ends --> placed again
-//	on trial -- an answer, or trial on a stream that is alive (concluded) --> passed: it is placed like any other
+//	on trial -- an answer, trial on a stream that is alive (concluded), or no room for a stream --> passed: it is placed like any other
 //	on trial -- the stream ends (trialEnded) --> parked, with a back-off; or quarantined
 //
 // Trials need an open main stream. Without one the main stream's attempts, outage and failover are
@@ -258,7 +258,7 @@ func (c *Core) trialEnded(end End, refusal bool, now time.Time) {
 	typ := s.lane.Type
 	strike := refusal && l != nil && l.asked() && !l.answered && now.Sub(l.askedAt) < trial && c.serves(now)
 	switch {
-	case l != nil && l.answered:
+	case l != nil && l.answered, end.NoRoom && !s.open(): // without room for a second stream it is asked for on the first
 		c.trials.pass(typ)
 	case k == nil || end.NoRoom:
 	default:

@@ -164,3 +164,15 @@ func TestTypesOfOneHolderTakeTurnsAsTheyCome(t *testing.T) {
 		t.Errorf("on trial were %q", c.asked)
 	}
 }
+
+// TestWithoutRoomForATrialThereIsNone: where no second stream can be opened, a type is asked for on the
+// main stream (UP-21).
+func TestWithoutRoomForATrialThereIsNone(t *testing.T) {
+	c := inCourt(t, ModeDelta)
+	c.fails = &End{NoRoom: true, Message: "there is no room for a stream"}
+	c.wants("new")
+	c.pass(time.Second)
+	if !c.carried("new") {
+		t.Error("a new type is never asked for")
+	}
+}
