@@ -77,14 +77,18 @@ func (c *Core) uncarried(lane fanout.Lane) Condition {
 	if _, bad := c.suspects.quarantined[lane.Type]; bad {
 		return Refused
 	}
-	if c.main.outage.since.IsZero() {
+	s := &c.main
+	if tried := c.onlyTried(lane.Type); tried != nil {
+		s = tried
+	}
+	if s.outage.since.IsZero() {
 		return Waiting // nothing has failed, and a stream is being opened
 	}
-	return c.main.failingCondition()
+	return s.failingCondition()
 }
 
 func (s *slot) failingCondition() Condition {
-	if s.outage.last.Denied || s.role == Solo {
+	if s.outage.last.Denied || s.refusesType() {
 		return Refused
 	}
 	return Down

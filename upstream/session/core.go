@@ -330,7 +330,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	case s.role == Trial:
-		c.trialEnded(end, end.Refused && !tooLong && !(method && !s.sotw), now)
+		c.trialEnded(end, end.Refused && !tooLong, now) // the main stream shows that the method is there
 		return
 	}
 	judges := s.open() && end.Refused && !tooLong && !(method && !s.sotw)

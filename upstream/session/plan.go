@@ -389,12 +389,11 @@ func (c *Core) tellAvailable(lane fanout.Lane) {
 // that waits for its trial is judged by the trials that it had, and without a main stream by that.
 func (c *Core) judgedBy(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	s, _ := c.carrier(lane)
-	k := c.trials.waiting[lane.Type]
-	switch {
-	case s != nil:
+	if s != nil {
 		return s
-	case k != nil && c.main.open() && c.suspects.quarantined[lane.Type] == nil:
-		return &slot{role: Trial, outage: k.outage}
+	}
+	if s = c.onlyTried(lane.Type); s != nil {
+		return s
 	}
 	if s = c.choose(lane, wanted); s == &c.aux && !c.main.open() {
 		s = &c.main
@@ -414,7 +413,7 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 	if since := s.failingSince(); since.IsZero() || now.Sub(since) < c.config.UnavailableAfter || c.quietUntil.After(now) {
 		return "" // clients do not learn of it yet (ERR-7)
 	}
-	if s.role == Solo || s.role == Trial && s.outage.last.Refused {
+	if s.refusesType() {
 		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
 	if s.outage.last.Denied {

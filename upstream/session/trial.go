@@ -249,6 +249,20 @@ func (c *Core) onTrial() *laneState {
 	return nil
 }
 
+// onlyTried stands for the trials of a type that waits for one, with their outage; nil: it does not wait.
+func (c *Core) onlyTried(typ cache.TypeURL) *slot {
+	k := c.trials.waiting[typ]
+	if k == nil || !c.main.open() || c.suspects.quarantined[typ] != nil {
+		return nil
+	}
+	return &slot{role: Trial, outage: k.outage}
+}
+
+// refusesType reports whether the outage is about the one type that the slot is for.
+func (s *slot) refusesType() bool {
+	return s.role == Solo || s.role == Trial && s.outage.last.Refused
+}
+
 // trialEnded handles the end of the trial stream, or of an attempt to open it. It is a strike against
 // the type if the server has ended it with a status, at once and without a response, while it serves
 // the main stream. So many strikes as convict a suspect convict this type (H-39). refusal reports

@@ -176,3 +176,24 @@ func TestWithoutRoomForATrialThereIsNone(t *testing.T) {
 		t.Error("a new type is never asked for")
 	}
 }
+
+// TestATrialIsNotAboutTheMethod: a control plane that speaks Delta on the main stream may end the trial of a
+// type that it does not know with UNIMPLEMENTED, in auto mode too. The type is refused, and then in quarantine
+// (UP-21, H-39).
+func TestATrialIsNotAboutTheMethod(t *testing.T) {
+	c := inCourt(t, ModeAuto)
+	c.pass(2 * time.Second)
+	c.ends = &End{Refused: true, Unimplemented: true, Message: "unknown type"}
+	c.wants("unknown")
+	c.turn()
+	for range 10 {
+		c.turn()
+	}
+	if got := c.core.laneCondition(fanout.Lane{Type: "unknown"}); got != Refused || len(c.asked) != 1 {
+		t.Errorf("after %d trials its condition is %s", len(c.asked), got)
+	}
+	c.pass(5 * time.Second)
+	if c.core.suspects.quarantined["unknown"] == nil || len(c.asked) != convictAt {
+		t.Errorf("after %d trials it is not in quarantine", len(c.asked))
+	}
+}
