@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -19,12 +18,11 @@ func (c *Core) tickProbes(now time.Time) {
 	if c.current == 0 {
 		return
 	}
-	idle := len(c.probeable()) == 0
 	for i := range c.entries[:c.current] {
 		e := &c.entries[i]
 		p := &e.probe
 		switch {
-		case idle:
+		case len(c.probeable(e)) == 0:
 			c.dropProbe(e)
 		case p.open() && !p.answered && due(c.probeDeadline(e), now): // it has got no resource
 			c.shut(p)
@@ -67,7 +65,7 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 // probeOpened puts the lane to ask for on a probe.
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
-	lanes := c.probeable()
+	lanes := c.probeable(e)
 	round := e.turn / max(len(lanes), 1) // how often all lanes had their turn
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
 		names := c.hub.On(lane).Names()
@@ -83,10 +81,25 @@ func (c *Core) probeOpened(s *slot) {
 	}
 }
 
-// probeable are the lanes that a probe may ask for, in order.
-func (c *Core) probeable() []fanout.Lane {
-	lanes := slices.SortedFunc(maps.Keys(c.lanes()), inPlan)
-	return slices.DeleteFunc(lanes, func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
+// probeable are the lanes that a probe of an entry may ask for, in order: those that it is likely to
+// answer, since a type that is unknown to it may cost the probe its stream, or any if there are none.
+func (c *Core) probeable(e *entry) []fanout.Lane {
+	var likely, others []fanout.Lane
+	for lane := range c.lanes() {
+		t := lane.Type
+		switch {
+		case !c.Allowed(t):
+		case c.suspects.quarantined[t] == nil && (t.Basic() || c.config.Answers.has(e.Name, t)):
+			likely = append(likely, lane)
+		default:
+			others = append(others, lane)
+		}
+	}
+	if len(likely) == 0 {
+		likely = others
+	}
+	slices.SortFunc(likely, inPlan)
+	return likely
 }
 
 // probed handles a response on a probe: only the first resource counts.

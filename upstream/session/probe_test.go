@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -123,4 +124,29 @@ func TestAReturnBeginsWithoutBackOff(t *testing.T) {
 	if wait := c.entries[0].notBefore.Sub(now); wait != time.Second {
 		t.Errorf("it is tried again %v after it failed, want 1s", wait)
 	}
+}
+
+// TestProbesAskForWhatIsLikelyToBeAnswered: types that the probed entry has never answered take no turns
+// among those of which it may have something, as long as there are such; neither do types in quarantine
+// (UP-14, UP-21).
+func TestProbesAskForWhatIsLikelyToBeAnswered(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c, hub, _ := onSecond(t, now)
+	e := &c.entries[0]
+	c.config.Answers = NewAnswers()
+	c.config.Answers.Add(e.Name, "known")
+	c.config.Answers.Add(e.Name, "bad")
+	c.suspects.quarantined["bad"] = &quarantine{}
+	want := func(types ...cache.TypeURL) {
+		t.Helper()
+		if got := c.probeable(e); len(got) != len(types) || !slices.EqualFunc(got, types, func(l fanout.Lane, typ cache.TypeURL) bool { return l.Type == typ }) {
+			t.Errorf("a probe may ask for %v, want %q", got, types)
+		}
+	}
+	for _, typ := range []cache.TypeURL{cache.Cluster, "bad", "invented", "known"} {
+		hub.Subscribe(typ, fanout.NewSubscriber(func() {})).Delta([]string{"a"}, nil, now)
+	}
+	want(cache.Cluster, "known")
+	c.config.Types = []cache.TypeURL{"invented", "bad"}
+	want("bad", "invented")
 }
