@@ -91,8 +91,8 @@ func (w *Words) Renew(s *Speaker, node *core.Node, now time.Time) *session.End {
 // Via is the longest way.
 func (w *Words) Via() []string { return w.ways.Longest() }
 
-// Refuse takes a word back. It returns the clients that say it, which are to be ended, and the node that
-// another client has said last, or nil.
+// Refuse takes a word back. It returns the clients that say it, which are to be ended and say it no more,
+// and the node that another client has said last, or nil.
 func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer, node *core.Node) {
 	if len(w.refused) == maxRefused {
 		w.refused = slices.Delete(w.refused, 0, 1)
@@ -103,6 +103,7 @@ func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer
 		switch {
 		case same(r.Word, s.way, s.node):
 			ended = append(ended, s.client)
+			w.retract(s, r.Word)
 		case s.node != nil && (last == nil || last.said < s.said):
 			last = s
 		}
@@ -111,6 +112,16 @@ func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer
 		node = last.node
 	}
 	return ended, node
+}
+
+// retract has a client not say a word any more.
+func (w *Words) retract(s *Speaker, word upsession.Word) {
+	if word.Node != nil {
+		s.node = nil
+		return
+	}
+	w.ways.Leave(s.way)
+	s.way = nil
 }
 
 // same reports whether one of these is the word.
@@ -144,9 +155,13 @@ func Refused(r upsession.Refusal) *session.End {
 func (g *groups) refused(gr *group, r upsession.Refusal) {
 	g.mu.Lock()
 	ended, node := gr.words.Refuse(r, time.Now())
-	if node != nil && r.Node != nil {
-		gr.say(node)
+	if r.Node != nil {
+		gr.node = node // its streams go on without the refused one
 	}
+	if r.Node != nil && node != nil {
+		gr.client.SetNode(node)
+	}
+	gr.tellWay()
 	g.mu.Unlock()
 	end := Refused(r)
 	g.log.Warn("the control plane refuses the streams of a group because of what some of its clients say of themselves; they are ended, and the others go on without",

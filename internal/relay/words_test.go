@@ -89,7 +89,9 @@ func TestWhatAGroupSaysIsInItsKey(t *testing.T) {
 func TestWords(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := NewWords()
-	by := func(name string, via ...string) session.Peer { return session.Peer{Address: name, Relay: true, Via: via} }
+	by := func(name string, via ...string) session.Peer {
+		return session.Peer{Address: name, Relay: true, Via: via}
+	}
 	prod, test := &core.Node{Id: "n", DynamicParameters: parameters("prod")}, &core.Node{Id: "n", DynamicParameters: parameters("test")}
 	join := func(client session.Peer, node *core.Node) (*Speaker, *session.End) { return w.Join(client, node, now) }
 	if s, end := join(by("plain"), nil); s != nil || end != nil {

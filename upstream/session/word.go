@@ -46,7 +46,6 @@ type said struct {
 	alone    bool   // the last of them carried no other word that may be to blame
 	message  string // of that
 	held     bool   // streams go without it
-	judged   bool   // it was reported as refused
 }
 
 // words are those of a group.
@@ -54,7 +53,10 @@ type words struct {
 	now [kinds]*said
 	// before are the last other ones that had a stream refused. In a loop of relays a way comes and goes.
 	before [kinds]*said
-	good   *core.Node // the last node that was accepted
+	// spare is what streams say of the node when they go without one that has had them refused: the last
+	// node that was accepted or, before any was, one that a client has said before. Without a spare
+	// nothing is left out: a stream that says less may get what is meant for others.
+	spare *core.Node
 }
 
 func newWords(node *core.Node, varies bool) (w words) {
@@ -76,7 +78,23 @@ func (w *words) say(kind int, word Word, is bool) {
 	if was.strikes > 0 {
 		w.before[kind] = was
 	}
+	if kind == nodeWord && w.spare == nil {
+		w.spare = was.Node
+	}
 	w.now[kind] = next
+}
+
+// takeBack drops a word that is refused. If it is said again, it begins anew.
+func (w *words) takeBack(kind int) {
+	w.before[kind] = nil
+	if w.now[kind] = (&said{}); kind == nodeWord {
+		w.now[kind] = &said{Word: Word{Node: w.spare}, is: len(w.spare.GetDynamicParameters()) > 0}
+	}
+}
+
+// dispensable reports whether streams can go without a word.
+func (w *words) dispensable(s *said) bool {
+	return s.Node == nil || w.spare != nil && !proto.Equal(w.spare, s.Node)
 }
 
 // via is the way that streams carry.
@@ -89,16 +107,10 @@ func (w *words) via() []string {
 
 // node is the node that streams carry.
 func (w *words) node() *core.Node {
-	s := w.now[nodeWord]
-	switch {
-	case !s.held:
+	if s := w.now[nodeWord]; !s.held {
 		return s.Node
-	case w.good != nil:
-		return w.good
 	}
-	bare := proto.CloneOf(s.Node)
-	bare.DynamicParameters = nil
-	return bare
+	return w.spare
 }
 
 // carried are the words that a stream carries which is opened now.
@@ -116,7 +128,7 @@ func (w *words) forget() {
 	for i, s := range w.now {
 		w.now[i] = &said{Word: s.Word, is: s.is}
 	}
-	w.before, w.good = [kinds]*said{}, nil
+	w.before = [kinds]*said{}
 }
 
 // strikes judges a stream that the server ended. It reports whether a word may be to blame.
@@ -126,7 +138,7 @@ func (c *Core) strikes(s *slot, message string, now time.Time) bool {
 	}
 	var blamed []*said
 	for _, w := range s.words {
-		if !w.accepted {
+		if !w.accepted && c.words.dispensable(w) {
 			blamed = append(blamed, w)
 		}
 		w.accepted = false // it counts from the next time
@@ -136,7 +148,7 @@ func (c *Core) strikes(s *slot, message string, now time.Time) bool {
 	}
 	if len(blamed) == 0 {
 		for _, w := range c.words.now {
-			if w.held && !w.judged { // the stream without it fares no better
+			if w.held { // the stream without it fares no better
 				w.strikes, w.held = 0, false
 			}
 		}
@@ -153,15 +165,16 @@ func (c *Core) tickWords(now time.Time) {
 	}
 	for _, w := range s.words {
 		if w.accepted, w.strikes = true, 0; w.Node != nil {
-			c.words.good = w.Node
+			c.words.spare = w.Node
 		}
 	}
-	for _, w := range c.words.now {
-		if !lives || !w.held || w.judged {
+	for kind, w := range c.words.now {
+		if !lives || !w.held {
 			continue
 		}
 		if w.strikes >= convictAt && w.alone {
-			w.judged, w.strikes = true, 0
+			c.words.takeBack(kind)
+			c.config.Node = c.words.node()
 			c.effects = append(c.effects, Effect{Refused: &Refusal{w.Word, w.message}, Entry: c.entry().Name})
 			continue
 		}

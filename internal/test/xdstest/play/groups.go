@@ -105,9 +105,13 @@ func (p *player) hubConfig() fanout.Config {
 // refused takes back from some clients what the control plane refuses, and ends them.
 func (p *player) refused(g *group, r upsession.Refusal) {
 	ended, node := g.words.Refuse(r, p.now)
-	if r.Node != nil && node != nil {
-		g.say(node)
+	if r.Node != nil {
+		g.node = node
 	}
+	if r.Node != nil && node != nil {
+		g.core.SetNode(node)
+	}
+	g.core.SetVia(g.words.Via(), p.now)
 	for _, client := range ended {
 		client.End(relay.Refused(r))
 	}
