@@ -104,6 +104,9 @@ type Peer struct {
 	// End ends the stream, from anywhere and without waiting, such as when another client needs its group; nil: that
 	// cannot be done.
 	End func(*End)
+	// Stream tells streams apart, by comparison: one stream joins a group for each of its types. nil: it
+	// is not known to be that of another Peer.
+	Stream any
 	// Headers are the stream's headers that are forwarded upstream with its group. Withheld is
 	// the name of a credential header that the client sent and that is not forwarded, or ""
 	// (NODE-13).

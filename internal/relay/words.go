@@ -91,18 +91,22 @@ func (w *Words) Renew(s *Speaker, node *core.Node, now time.Time) *session.End {
 // Via is the longest way.
 func (w *Words) Via() []string { return w.ways.Longest() }
 
-// Refuse takes a word back. It returns the clients that say it, which are to be ended and say it no more,
-// and the node that another client has said last, or nil.
+// Refuse takes a word back. It returns the clients that say it, one for each stream, which are to be ended
+// and say it no more, and the node that another client has said last, or nil.
 func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer, node *core.Node) {
 	if len(w.refused) == maxRefused {
 		w.refused = slices.Delete(w.refused, 0, 1)
 	}
 	w.refused = append(w.refused, refusedWord{r, now.Add(refusedFor)})
 	var last *Speaker
+	streams := make(map[any]bool)
 	for s := range w.speakers {
 		switch {
 		case same(r.Word, s.way, s.node):
-			ended = append(ended, s.client)
+			if !streams[s.client.Stream] {
+				ended = append(ended, s.client)
+			}
+			streams[s.client.Stream] = s.client.Stream != nil
 			w.retract(s, r.Word)
 		case s.node != nil && (last == nil || last.said < s.said):
 			last = s

@@ -97,7 +97,10 @@ func TestWords(t *testing.T) {
 	if s, end := join(by("plain"), nil); s != nil || end != nil {
 		t.Errorf("a client that says nothing is remembered: %v (%v)", s, end)
 	}
-	_, _ = join(by("near", "near"), prod)
+	twice := by("near", "near")
+	twice.Stream = "a stream with two types"
+	_, _ = join(twice, prod)
+	_, _ = join(twice, prod)
 	_, _ = join(by("far", "far", "near"), prod)
 	renews, _ := join(by("direct"), prod)
 	if end := w.Renew(renews, test, now); end != nil {
@@ -121,6 +124,9 @@ func TestWords(t *testing.T) {
 	}
 	for i := range 2 * maxRefused {
 		w.Refuse(upsession.Refusal{Word: upsession.Word{Via: []string{fmt.Sprint(i)}}}, now)
+	}
+	if ended, _ = w.Refuse(upsession.Refusal{Word: upsession.Word{Node: prod}}, now); len(ended) != 3 {
+		t.Errorf("%v are ended for their node, want one for each stream", ended)
 	}
 	if len(w.refused) != maxRefused {
 		t.Errorf("%d words are remembered as refused", len(w.refused))
