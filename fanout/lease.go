@@ -15,6 +15,14 @@ type Lapse struct {
 	LetGo   int // held-back removals that were carried out (H-22)
 }
 
+// Lapsing returns the types for which Lapse has something to do.
+func (h *Hub) Lapsing(now time.Time) (types []cache.TypeURL) {
+	for _, x := range h.agenda.lapsing(now) {
+		types = append(types, x.url)
+	}
+	return types
+}
+
 // Lapse removes the resources that upstream has not renewed in time, carries out held-back removals
 // whose time is up, and wakes the clients that this concerns.
 func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {

@@ -158,9 +158,9 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	}
 	c.tickRest(now)
 	c.tellAlive(now)
-	if due(c.hub.Expiry(), now) {
+	if types := c.hub.Lapsing(now); len(types) > 0 {
 		c.effects = append(c.effects, Effect{Lapse: now})
-		c.lookSoon(now)
+		c.lookSoon(types, now)
 	}
 	for _, s := range c.slots() {
 		if s.open() {

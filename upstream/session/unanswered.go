@@ -258,15 +258,16 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 }
 
-// lookSoon has every lane look at its absent names, since a lapse may have changed them.
-func (c *Core) lookSoon(now time.Time) {
+// lookSoon has the lanes of some types look at their absent names, since a lapse may have changed them.
+func (c *Core) lookSoon(types []cache.TypeURL, now time.Time) {
 	for _, s := range c.slots() {
-		if s.open() {
-			for _, l := range s.stream.lanes {
-				if l.asked() { // otherwise nothing is absent
-					l.unanswered.lookSoon(now)
-					s.stream.wake(l)
-				}
+		if !s.open() {
+			continue
+		}
+		for _, t := range types {
+			if l := s.stream.lanes[t]; l != nil && l.asked() { // otherwise nothing is absent
+				l.unanswered.lookSoon(now)
+				s.stream.wake(l)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -239,5 +240,31 @@ func TestPairsDoNotPileUp(t *testing.T) {
 	}
 	if p.core.Tick(p.now.Add(pairEvery)); !l.drop.has("b") {
 		t.Error("the next names wait although the last ones are written")
+	}
+}
+
+// TestALapseWakesItsTypeOnly: what runs out in one type costs other types nothing (TTL-2, VALID-9).
+func TestALapseWakesItsTypeOnly(t *testing.T) {
+	d := newDesk(t, Config{SettleCap: time.Second, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
+		d.hub.Subscribe(typ, fanout.NewSubscriber(func() {})).Delta([]string{"a"}, nil, d.now)
+	}
+	d.settle()
+	lanes := d.core.main.stream.lanes
+	for _, l := range lanes {
+		l.unanswered.on = true
+	}
+	r := Decode(&discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Endpoint), Nonce: "n", Resources: []*discovery.Resource{
+		{Name: "a", Version: "1", Ttl: durationpb.New(time.Minute), Resource: &anypb.Any{TypeUrl: string(cache.Endpoint)}},
+	}}, cache.Fingerprint{})
+	d.core.Receive(d.id, r, d.now)
+	for _, e := range d.core.Effects() {
+		e.Apply(d.hub)
+	}
+	d.core.Applied(d.id, r, d.now)
+	d.now = d.now.Add(time.Minute)
+	d.core.Tick(d.now)
+	if lanes[cache.Endpoint].unanswered.lookAt.IsZero() || !lanes[cache.Cluster].unanswered.lookAt.IsZero() {
+		t.Error("only the type of which something runs out is to look at what is absent")
 	}
 }
