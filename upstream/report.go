@@ -49,7 +49,7 @@ func (c *Client) tellMissing() {
 	}
 }
 
-// tellRefused reports words that an entry refuses.
+// tellRefused reports claims that an entry refuses.
 func (c *Client) tellRefused() {
 	c.mu.Lock()
 	refusals := c.refusals

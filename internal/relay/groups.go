@@ -66,7 +66,7 @@ type group struct {
 	alone  bool
 	shown  clusters // by its clients
 	users  int      // streams, one for each of their types
-	words  *Words
+	claims *Claims
 	via    []string // the longest way among them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
@@ -96,7 +96,7 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	g.compare(gr, node.GetCluster())
 	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.exit(gr, mb) }}
 	if g.Varies(p) {
-		m.Renew = func(node *core.Node) { g.renew(gr, mb.speaker, g.Node(p, node)) }
+		m.Renew = func(node *core.Node) { g.renew(gr, mb.claimant, g.Node(p, node)) }
 	}
 	return m, nil
 }
@@ -105,16 +105,16 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 func (g *groups) enter(p Place, client session.Peer, node *core.Node, t cache.TypeURL) (*group, *member, displaced, *session.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gr, speaker, gone, end := g.join(p, client, node)
+	gr, claimant, gone, end := g.join(p, client, node)
 	if end != nil {
 		return nil, nil, gone, end
 	}
 	m, others, end := gr.ask(t, client)
 	if end != nil {
-		g.part(gr, speaker)
+		g.part(gr, claimant)
 		return nil, nil, gone, end
 	}
-	m.speaker = speaker
+	m.claimant = claimant
 	return gr, m, append(gone, others...), nil
 }
 
@@ -123,11 +123,11 @@ func (g *groups) exit(gr *group, m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gr.forget(m)
-	g.part(gr, m.speaker)
+	g.part(gr, m.claimant)
 }
 
 // join counts a client in a group, which is made if there is none. The mutex is held.
-func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Speaker, displaced, *session.End) {
+func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Claimant, displaced, *session.End) {
 	var gone displaced
 	name := p.Name
 	if p.Alone {
@@ -144,7 +144,7 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *S
 		gr.entry, e.Value = e, gr
 		g.byName[name] = gr
 	}
-	speaker, end := gr.words.Join(client, g.Word(p, node), time.Now())
+	claimant, end := gr.claims.Join(client, g.Claim(p, node), time.Now())
 	if end != nil {
 		return nil, nil, gone, end
 	}
@@ -165,7 +165,7 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *S
 	if gr.withheld == "" {
 		gr.withheld = client.Withheld
 	}
-	return gr, speaker, gone, nil
+	return gr, claimant, gone, nil
 }
 
 // say passes on a changed node: a client's latest node holds for all of its streams
@@ -179,15 +179,15 @@ func (gr *group) say(node *core.Node) {
 
 // tellWay passes on by which way clients come (NODE-11).
 func (gr *group) tellWay() {
-	if via := gr.words.Via(); !slices.Equal(via, gr.via) {
+	if via := gr.claims.Via(); !slices.Equal(via, gr.via) {
 		gr.via = via
 		gr.client.SetVia(via)
 	}
 }
 
 // part counts a client out of a group; some time after the last one it ends (NODE-10). The mutex is held.
-func (g *groups) part(gr *group, speaker *Speaker) {
-	gr.words.Leave(speaker)
+func (g *groups) part(gr *group, claimant *Claimant) {
+	gr.claims.Leave(claimant)
 	gr.tellWay()
 	switch gr.users--; {
 	case gr.users > 0:
@@ -222,7 +222,7 @@ func (g *groups) drop(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, words: NewWords(), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, claims: NewClaims(), node: node}
 	h.KeepUnwanted = h.KeepUnwanted && gr.kept
 	gr.keepsUnwanted, gr.hub = h.KeepUnwanted, fanout.NewHub(h)
 	g.warm(name, gr)

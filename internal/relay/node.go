@@ -75,8 +75,8 @@ func (g Grouping) Varies(p Place) bool {
 	return g.config.EffectiveNodeMode() == config.NodeModePassthrough && !p.key.has(parametersEntry)
 }
 
-// Word is a node as far as it is not the same for the whole group.
-func (g Grouping) Word(p Place, node *core.Node) *core.Node {
+// Claim is a node as far as it is not the same for the whole group.
+func (g Grouping) Claim(p Place, node *core.Node) *core.Node {
 	if g.Varies(p) {
 		return node
 	}

@@ -28,9 +28,9 @@ type members struct {
 
 // member is one of them.
 type member struct {
-	of      *members
-	speaker *Speaker
-	end     func(*session.End) // nil: it cannot be ended
+	of       *members
+	claimant *Claimant
+	end      func(*session.End) // nil: it cannot be ended
 }
 
 // displaced are clients that have to go, and why.

@@ -280,8 +280,8 @@ func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 	defer g.mu.Unlock()
 	g.saved, g.shelved = wanted, unwanted
 	if _, ok := wanted[""]; ok && g.HasDefault() && g.Stays("") {
-		if gr, speaker, _, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
-			g.part(gr, speaker)
+		if gr, claimant, _, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
+			g.part(gr, claimant)
 		}
 	}
 }

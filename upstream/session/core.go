@@ -46,12 +46,12 @@ type Core struct {
 	both          map[cache.TypeURL]bool
 
 	// The fields below outlive streams.
-	suspects *suspects
-	trials   *trials
-	accepted map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
-	rolls    map[fanout.Lane]*roll         // the lists of SotW lanes
-	told     map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
-	silent   map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
+	suspects  *suspects
+	trials    *trials
+	accepted  map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
+	nameLists map[fanout.Lane]*nameList     // the lists of SotW lanes
+	told      map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
+	silent    map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
 
 	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
 	faults map[fanout.Lane]*fault // lanes on which a response had a fault
@@ -59,7 +59,7 @@ type Core struct {
 
 	alive time.Time // when the control plane was last known to be alive; zero: never yet
 
-	words words // what streams carry because of some clients
+	claims claims // what streams carry because of some clients
 
 	// changesAt is when to read the changes of interest; zero means that there are none.
 	// That is at once, except for lanes on which changes are gathered (UP-6).
@@ -76,32 +76,32 @@ type Core struct {
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 	core := &Core{
-		config:   c,
-		hub:      hub,
-		random:   random,
-		entries:  make([]entry, len(c.Entries)),
-		main:     slot{role: Main},
-		aux:      slot{role: Auxiliary, attempts: new(attempts)},
-		trial:    slot{role: Trial},
-		solo:     make(map[fanout.Lane]*slot),
-		wanted:   make(map[fanout.Lane]bool),
-		loose:    make(map[fanout.Lane]bool),
-		both:     make(map[cache.TypeURL]bool),
-		suspects: newSuspects(),
-		trials:   newTrials(),
-		accepted: make(map[fanout.Lane]acceptance),
-		rolls:    make(map[fanout.Lane]*roll),
-		told:     make(map[fanout.Lane]bool),
-		silent:   make(map[cache.TypeURL]fanout.Lane),
-		bare:     make(map[fanout.Lane]bool),
-		faults:   make(map[fanout.Lane]*fault),
-		excess:   make(map[fanout.Lane]bool),
+		config:    c,
+		hub:       hub,
+		random:    random,
+		entries:   make([]entry, len(c.Entries)),
+		main:      slot{role: Main},
+		aux:       slot{role: Auxiliary, attempts: new(attempts)},
+		trial:     slot{role: Trial},
+		solo:      make(map[fanout.Lane]*slot),
+		wanted:    make(map[fanout.Lane]bool),
+		loose:     make(map[fanout.Lane]bool),
+		both:      make(map[cache.TypeURL]bool),
+		suspects:  newSuspects(),
+		trials:    newTrials(),
+		accepted:  make(map[fanout.Lane]acceptance),
+		nameLists: make(map[fanout.Lane]*nameList),
+		told:      make(map[fanout.Lane]bool),
+		silent:    make(map[cache.TypeURL]fanout.Lane),
+		bare:      make(map[fanout.Lane]bool),
+		faults:    make(map[fanout.Lane]*fault),
+		excess:    make(map[fanout.Lane]bool),
 	}
 	for i := range c.Entries {
 		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
 	}
 	core.main.attempts = &core.entries[0].attempts
-	core.words = newWords(c.Node, c.NodeVaries)
+	core.claims = newClaims(c.Node, c.NodeVaries)
 	return core
 }
 
@@ -118,7 +118,7 @@ func (c *Core) Interest(now time.Time) { c.changesAt = now }
 // SetNode replaces the group's node. Open streams send it with their next request (NODE-2).
 func (c *Core) SetNode(node *core.Node) {
 	c.config.Node = node
-	c.words.say(nodeWord, Word{Node: node}, c.config.NodeVaries && len(node.GetDynamicParameters()) > 0)
+	c.claims.say(nodeClaim, Claim{Node: node}, c.config.NodeVaries && len(node.GetDynamicParameters()) > 0)
 	for _, s := range c.all() {
 		if s.open() {
 			s.stream.nodeSent = false
@@ -130,10 +130,10 @@ func (c *Core) SetNode(node *core.Node) {
 // opened with a shorter one is opened again, since otherwise no relay on a loop could
 // detect the loop (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
-	c.words.say(wayWord, Word{Via: via}, len(via) > 0)
+	c.claims.say(wayClaim, Claim{Via: via}, len(via) > 0)
 	for _, s := range c.all() {
 		switch {
-		case s.id == 0 || len(c.words.via()) <= s.hops:
+		case s.id == 0 || len(c.claims.via()) <= s.hops:
 		case s.role == Main, s.role == Solo:
 			c.replace(s, now)
 		case s.role == Probe:
@@ -167,7 +167,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 			c.tickStream(s, now)
 		}
 	}
-	c.tickWords(now)
+	c.tickClaims(now)
 	c.tickTrial(now)
 	c.failover(now)
 	c.tellAvailability(now)
@@ -286,7 +286,7 @@ func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	if s == nil || !s.open() {
 		return nil
 	}
-	return s.stream.next(c.words.node(), now)
+	return s.stream.next(c.claims.node(), now)
 }
 
 // Asks reports whether a stream carries a type now.
@@ -345,7 +345,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	answered := s.answered
 	c.stop(s)
 	switch {
-	case moves, struck && s.attempts.failures == 0: // without the word it is no repetition
+	case moves, struck && s.attempts.failures == 0: // without the claim it is no repetition
 		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
 		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))

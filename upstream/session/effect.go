@@ -51,7 +51,7 @@ type Effect struct {
 	// for the log and a counter, about a Lane and an Entry.
 	LeftOut int
 	First   bool
-	// Refused is a word because of which an Entry refuses streams: the clients that say it are to be ended.
+	// Refused is a claim because of which an Entry refuses streams: the clients that make it are to be ended.
 	Refused *Refusal
 	// Switch means that the relay switches to another entry.
 	Switch *Switch

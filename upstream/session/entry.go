@@ -165,7 +165,7 @@ func (c *Core) quit(now time.Time) {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
 	}
-	c.words.forget()                                  // as is a word,
+	c.claims.forget()                                 // as is a claim,
 	c.suspects, c.trials = newSuspects(), newTrials() // the next control plane may accept what this one refuses
 	clear(c.silent)                                   // and answer where this one is silent
 }

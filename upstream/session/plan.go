@@ -117,7 +117,7 @@ func (c *Core) place(now time.Time) {
 	c.settleTrial(wanted, now)
 	// A stream may have added some of lanes that nobody wants any more.
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
-	maps.DeleteFunc(c.rolls, func(lane fanout.Lane, _ *roll) bool { s, _ := c.carrier(lane); return s == nil && !wanted[lane] })
+	maps.DeleteFunc(c.nameLists, func(lane fanout.Lane, _ *nameList) bool { s, _ := c.carrier(lane); return s == nil && !wanted[lane] })
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
 	var untried []fanout.Lane

@@ -60,8 +60,8 @@ type slot struct {
 	// The stream. These fields end with it.
 	id       StreamID // zero: none
 	opened   time.Time
-	hops     int     // the length of the via header that it was opened with
-	words    []*said // that it carries
+	hops     int           // the length of the via header that it was opened with
+	claims   []*claimState // that it carries
 	alive    liveness
 	stream   *streamState // nil: not open yet
 	answered bool         // a response has come; on a probe, a resource
@@ -80,8 +80,8 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 	} else {
 		s.sotw = c.main.sotw
 	}
-	s.hops, s.words = len(c.words.via()), c.words.carried()
-	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.words.via()), c.config.Hop)}
+	s.hops, s.claims = len(c.claims.via()), c.claims.carried()
+	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.claims.via()), c.config.Hop)}
 	if c.entries[s.entry].ForwardHeaders {
 		open.Headers = c.config.Headers
 	}
@@ -158,7 +158,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	case s.role == Probe: // what it accepts is forgotten with it
 		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
 	default:
-		stream.writer, stream.rolls = sotwWriter{stream, c.accepted}, c.rolls
+		stream.writer, stream.nameLists = sotwWriter{stream, c.accepted}, c.nameLists
 	}
 	return stream
 }

@@ -37,9 +37,9 @@ type streamState struct {
 	// them in the order in which they are asked for; nil means that it must be computed.
 	lanes   map[cache.TypeURL]*laneState
 	ordered []*laneState
-	// rolls are the lists of names that SotW requests have; they outlive the stream. nil: nothing is
+	// nameLists are the lists of names that SotW requests have; they outlive the stream. nil: nothing is
 	// left out of what is asked for.
-	rolls map[fanout.Lane]*roll
+	nameLists map[fanout.Lane]*nameList
 	// unused are lanes that may not be needed any more (release).
 	unused map[*laneState]bool
 	awake  awake
@@ -226,12 +226,12 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 		}
 		return
 	}
-	want, roll := i.Want, s.rollOf(l.lane)
-	if roll != nil {
-		want = roll.change(i.Want, i.Drop)
+	want, list := i.Want, s.nameListOf(l.lane)
+	if list != nil {
+		want = list.change(i.Want, i.Drop)
 	}
 	for _, name := range i.Again {
-		if roll.leavesOut(name) {
+		if list.leavesOut(name) {
 			continue
 		}
 		if !s.origin.SotW {
@@ -379,8 +379,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	if len(names) == 0 {
 		return nil // given up meanwhile; the next change takes the lane off the stream
 	}
-	if roll := s.rollOf(l.lane); roll != nil {
-		names = roll.begin(names, s.roomFor(l.lane.Type))
+	if list := s.nameListOf(l.lane); list != nil {
+		names = list.begin(names, s.roomFor(l.lane.Type))
 	}
 	if fresh {
 		s.used[l.lane.Type] = &typeState{lane: l.lane, legacy: l.lane.Wildcard && s.legacy(l.lane.Type)}

@@ -16,17 +16,17 @@ import (
 
 // group is one Hub and what fills it.
 type group struct {
-	name  string
-	alone bool
-	kept  bool // it belongs in the snapshot
-	node  *core.Node
-	words *relay.Words
-	hub   *fanout.Hub
-	core  *upsession.Core
-	woken bool // interest has changed
-	users int
-	endAt time.Time // when it begins to wait for its stream to be alive, or zero
-	over  bool
+	name   string
+	alone  bool
+	kept   bool // it belongs in the snapshot
+	node   *core.Node
+	claims *relay.Claims
+	hub    *fanout.Hub
+	core   *upsession.Core
+	woken  bool // interest has changed
+	users  int
+	endAt  time.Time // when it begins to wait for its stream to be alive, or zero
+	over   bool
 	// leaving: that time is over.
 	leaving bool
 }
@@ -37,15 +37,15 @@ func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	g, speaker, end := p.join(place, client, p.Node(place, node))
+	g, claimant, end := p.join(place, client, p.Node(place, node))
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, speaker) }}
+	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, claimant) }}
 	if p.Varies(place) {
 		m.Renew = func(node *core.Node) {
 			node = p.Node(place, node)
-			if end := g.words.Renew(speaker, node, p.now); end != nil {
+			if end := g.claims.Renew(claimant, node, p.now); end != nil {
 				client.End(end)
 			} else {
 				g.say(node)
@@ -55,7 +55,7 @@ func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	return m, nil
 }
 
-func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (*group, *relay.Speaker, *session.End) {
+func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (*group, *relay.Claimant, *session.End) {
 	i := -1
 	if !place.Alone {
 		i = slices.IndexFunc(p.groups, func(g *group) bool { return g.name == place.Name && !g.alone })
@@ -72,13 +72,13 @@ func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (
 		if !p.reached() {
 			hub.Disk().Shelve(p.shelved[place.Name])
 		}
-		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), words: relay.NewWords()}
+		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), claims: relay.NewClaims()}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
 		p.groups = append(p.groups, g)
 	}
 	g := p.groups[i]
-	speaker, end := g.words.Join(client, p.Word(place, node), p.now)
+	claimant, end := g.claims.Join(client, p.Claim(place, node), p.now)
 	if end != nil {
 		return nil, nil, end
 	}
@@ -88,9 +88,9 @@ func (p *player) join(place relay.Place, client session.Peer, node *core.Node) (
 		g.leaving = false
 		g.core.Stay()
 	}
-	g.core.SetVia(g.words.Via(), p.now)
+	g.core.SetVia(g.claims.Via(), p.now)
 	g.say(node)
-	return g, speaker, nil
+	return g, claimant, nil
 }
 
 // hubConfig forgets removals as soon as it may, so that no transcript rests on one that
@@ -104,14 +104,14 @@ func (p *player) hubConfig() fanout.Config {
 
 // refused takes back from some clients what the control plane refuses, and ends them.
 func (p *player) refused(g *group, r upsession.Refusal) {
-	ended, node := g.words.Refuse(r, p.now)
+	ended, node := g.claims.Refuse(r, p.now)
 	if r.Node != nil {
 		g.node = node
 	}
 	if r.Node != nil && node != nil {
 		g.core.SetNode(node)
 	}
-	g.core.SetVia(g.words.Via(), p.now)
+	g.core.SetVia(g.claims.Via(), p.now)
 	for _, client := range ended {
 		client.End(relay.Refused(r))
 	}
@@ -124,9 +124,9 @@ func (g *group) say(node *core.Node) {
 	}
 }
 
-func (p *player) leave(g *group, speaker *relay.Speaker) {
-	g.words.Leave(speaker)
-	g.core.SetVia(g.words.Via(), p.now)
+func (p *player) leave(g *group, claimant *relay.Claimant) {
+	g.claims.Leave(claimant)
+	g.core.SetVia(g.claims.Via(), p.now)
 	switch g.users--; {
 	case g.users > 0:
 	case g.alone:

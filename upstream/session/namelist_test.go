@@ -19,7 +19,7 @@ import (
 func TestTheListHasThoseWhoAskedFirst(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		list, on := &roll{places: make(map[string]place)}, make(map[string]bool)
+		list, on := &nameList{places: make(map[string]place)}, make(map[string]bool)
 		var order []string // names that are wanted, by when they were asked for
 		room := 100 + r.IntN(200)
 		list.begin(nil, room)
@@ -116,7 +116,7 @@ func TestALongListIsCutDown(t *testing.T) {
 
 // BenchmarkTheListIsFull: what a change of one name costs beside 200,000 that are left out.
 func BenchmarkTheListIsFull(b *testing.B) {
-	list := &roll{places: make(map[string]place)}
+	list := &nameList{places: make(map[string]place)}
 	list.begin(nil, 1<<20)
 	var all []string
 	for i := range 300_000 {

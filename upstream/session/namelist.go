@@ -19,9 +19,9 @@ import (
 // costs nobody else an answer (UP-17, UP-21). What is left out waits, and goes on the list in its
 // turn when others are given up.
 
-// roll is the list of the names of one SotW lane. It outlives streams, so that nobody's names are
+// nameList is the list of the names of one SotW lane. It outlives streams, so that nobody's names are
 // displaced by those of a newcomer.
-type roll struct {
+type nameList struct {
 	places map[string]place
 	turns  uint64 // how many names have been given a place
 	// waiting are the names that are left out, in order. Those whose place is another one by now have
@@ -61,22 +61,22 @@ func (s *streamState) roomFor(t cache.TypeURL) int {
 	return s.limit - s.limit/reserve - proto.Size(&discovery.DiscoveryRequest{Node: s.config.Node, TypeUrl: string(t)})
 }
 
-// rollOf returns the list for a lane; nil: the lane needs none.
-func (s *streamState) rollOf(lane fanout.Lane) *roll {
-	if s.rolls == nil || lane.Wildcard {
+// nameListOf returns the list for a lane; nil: the lane needs none.
+func (s *streamState) nameListOf(lane fanout.Lane) *nameList {
+	if s.nameLists == nil || lane.Wildcard {
 		return nil
 	}
-	r := s.rolls[lane]
+	r := s.nameLists[lane]
 	if r == nil {
-		r = &roll{places: make(map[string]place)}
-		s.rolls[lane] = r
+		r = &nameList{places: make(map[string]place)}
+		s.nameLists[lane] = r
 	}
 	return r
 }
 
 // begin makes the list for a new stream, on which there may be more room or less than on the last
 // one, from the whole interest. It returns the names on it, in order.
-func (r *roll) begin(names []string, room int) (listed []string) {
+func (r *nameList) begin(names []string, room int) (listed []string) {
 	wanted := make(map[string]struct{}, len(names))
 	for _, name := range names {
 		wanted[name] = struct{}{}
@@ -102,7 +102,7 @@ func (r *roll) begin(names []string, room int) (listed []string) {
 
 // change gives up some names, and asks for others. It returns the names that go on the list: those
 // for which there is room, in the order in which they were asked for.
-func (r *roll) change(want, drop []string) (listed []string) {
+func (r *nameList) change(want, drop []string) (listed []string) {
 	for _, name := range drop {
 		r.drop(name)
 	}
@@ -124,7 +124,7 @@ func (r *roll) change(want, drop []string) (listed []string) {
 	return listed
 }
 
-func (r *roll) drop(name string) {
+func (r *nameList) drop(name string) {
 	p, has := r.places[name]
 	if !has {
 		return
@@ -138,7 +138,7 @@ func (r *roll) drop(name string) {
 }
 
 // fill puts names on the list that are left out, for as long as the next one fits. The first name always does.
-func (r *roll) fill() (listed []string) {
+func (r *nameList) fill() (listed []string) {
 	at := 0
 	for ; at < len(r.waiting); at++ {
 		w := r.waiting[at]
@@ -161,11 +161,11 @@ func (r *roll) fill() (listed []string) {
 }
 
 // leavesOut reports whether a name is left out.
-func (r *roll) leavesOut(name string) bool { return r != nil && r.places[name].out }
+func (r *nameList) leavesOut(name string) bool { return r != nil && r.places[name].out }
 
 // tellLeftOut has the Hub tell the clients of names that were left out.
 func (c *Core) tellLeftOut(s *slot, l *laneState, now time.Time) {
-	r := s.stream.rolls[l.lane]
+	r := s.stream.nameLists[l.lane]
 	if r == nil || len(r.news) == 0 {
 		return
 	}

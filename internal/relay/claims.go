@@ -14,100 +14,100 @@ import (
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Words are what a group's streams carry because of some of its clients: the longest way by which clients
+// Claims are what a group's streams carry because of some of its clients: the longest way by which clients
 // come (NODE-11), and dynamic parameters that are not in the group's key (NODE-2). What the control plane
-// refuses is taken back from the clients that said it, and from nobody else (UP-21). It is not safe for
+// refuses is taken back from the clients that made it, and from nobody else (UP-21). It is not safe for
 // concurrent use.
-type Words struct {
-	ways     hop.Ways
-	speakers map[*Speaker]struct{}
-	turn     uint64 // counts what was said
-	refused  []refusedWord
+type Claims struct {
+	ways      hop.Ways
+	claimants map[*Claimant]struct{}
+	turn      uint64 // counts what was said
+	refused   []refusedClaim
 }
 
-// Speaker is a client that has said something; nil: it has not.
-type Speaker struct {
+// Claimant is a client that claims something; nil: it does not.
+type Claimant struct {
 	client session.Peer
 	way    []string
 	node   *core.Node // nil: it is the same for the whole group
 	said   uint64
 }
 
-// refusedWord is a word that the control plane has refused, which nobody can say until a time.
-type refusedWord struct {
+// refusedClaim is a claim that the control plane has refused, which nobody can make until a time.
+type refusedClaim struct {
 	upsession.Refusal
 	until time.Time
 }
 
 const (
-	// refusedFor is how long a word is refused before it may be tried again.
+	// refusedFor is how long a claim is refused before it may be tried again.
 	refusedFor = time.Minute
-	// maxRefused bounds the words that are remembered as refused; the oldest go first.
+	// maxRefused bounds the claims that are remembered as refused; the oldest go first.
 	maxRefused = 64
 )
 
-// NewWords returns those of a group without clients.
-func NewWords() *Words {
-	return &Words{ways: make(hop.Ways), speakers: make(map[*Speaker]struct{})}
+// NewClaims returns those of a group without clients.
+func NewClaims() *Claims {
+	return &Claims{ways: make(hop.Ways), claimants: make(map[*Claimant]struct{})}
 }
 
 // Join notes what a client says, or returns why it cannot. node is nil where it is the same for all of
 // the group.
-func (w *Words) Join(client session.Peer, node *core.Node, now time.Time) (*Speaker, *session.End) {
+func (c *Claims) Join(client session.Peer, node *core.Node, now time.Time) (*Claimant, *session.End) {
 	way := client.Way()
-	if end := w.refuses(way, node, now); end != nil {
+	if end := c.refuses(way, node, now); end != nil {
 		return nil, end
 	}
 	if len(way) == 0 && node == nil {
 		return nil, nil
 	}
-	w.turn++
-	s := &Speaker{client, way, node, w.turn}
-	w.speakers[s] = struct{}{}
-	w.ways.Join(way)
+	c.turn++
+	s := &Claimant{client, way, node, c.turn}
+	c.claimants[s] = struct{}{}
+	c.ways.Join(way)
 	return s, nil
 }
 
 // Leave notes that a client has gone. What it has said of its node stays until another one says
 // something.
-func (w *Words) Leave(s *Speaker) {
+func (c *Claims) Leave(s *Claimant) {
 	if s == nil {
 		return
 	}
-	w.ways.Leave(s.way)
-	delete(w.speakers, s)
+	c.ways.Leave(s.way)
+	delete(c.claimants, s)
 }
 
 // Renew notes that a client says another node, or returns why it cannot.
-func (w *Words) Renew(s *Speaker, node *core.Node, now time.Time) *session.End {
-	if end := w.refuses(nil, node, now); end != nil {
+func (c *Claims) Renew(s *Claimant, node *core.Node, now time.Time) *session.End {
+	if end := c.refuses(nil, node, now); end != nil {
 		return end
 	}
-	w.turn++
-	s.node, s.said = node, w.turn
+	c.turn++
+	s.node, s.said = node, c.turn
 	return nil
 }
 
 // Via is the longest way.
-func (w *Words) Via() []string { return w.ways.Longest() }
+func (c *Claims) Via() []string { return c.ways.Longest() }
 
-// Refuse takes a word back. It returns the clients that say it, one for each stream, which are to be ended
-// and say it no more, and the node that another client has said last, or nil.
-func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer, node *core.Node) {
-	if len(w.refused) == maxRefused {
-		w.refused = slices.Delete(w.refused, 0, 1)
+// Refuse takes a claim back. It returns the clients that make it, one for each stream, which are to be ended
+// and make it no more, and the node that another client has said last, or nil.
+func (c *Claims) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer, node *core.Node) {
+	if len(c.refused) == maxRefused {
+		c.refused = slices.Delete(c.refused, 0, 1)
 	}
-	w.refused = append(w.refused, refusedWord{r, now.Add(refusedFor)})
-	var last *Speaker
+	c.refused = append(c.refused, refusedClaim{r, now.Add(refusedFor)})
+	var last *Claimant
 	streams := make(map[any]bool)
-	for s := range w.speakers {
+	for s := range c.claimants {
 		switch {
-		case same(r.Word, s.way, s.node):
+		case same(r.Claim, s.way, s.node):
 			if !streams[s.client.Stream] {
 				ended = append(ended, s.client)
 			}
 			streams[s.client.Stream] = s.client.Stream != nil
-			w.retract(s, r.Word)
+			c.retract(s, r.Claim)
 		case s.node != nil && (last == nil || last.said < s.said):
 			last = s
 		}
@@ -118,35 +118,35 @@ func (w *Words) Refuse(r upsession.Refusal, now time.Time) (ended []session.Peer
 	return ended, node
 }
 
-// retract has a client not say a word any more.
-func (w *Words) retract(s *Speaker, word upsession.Word) {
-	if word.Node != nil {
+// retract has a client not make a claim any more.
+func (c *Claims) retract(s *Claimant, claim upsession.Claim) {
+	if claim.Node != nil {
 		s.node = nil
 		return
 	}
-	w.ways.Leave(s.way)
+	c.ways.Leave(s.way)
 	s.way = nil
 }
 
-// same reports whether one of these is the word.
-func same(word upsession.Word, way []string, node *core.Node) bool {
-	if word.Node == nil {
-		return slices.Equal(word.Via, way)
+// same reports whether one of these is the claim.
+func same(claim upsession.Claim, way []string, node *core.Node) bool {
+	if claim.Node == nil {
+		return slices.Equal(claim.Via, way)
 	}
-	return node != nil && proto.Equal(word.Node, node)
+	return node != nil && proto.Equal(claim.Node, node)
 }
 
-func (w *Words) refuses(way []string, node *core.Node, now time.Time) *session.End {
-	w.refused = slices.DeleteFunc(w.refused, func(r refusedWord) bool { return !r.until.After(now) })
-	for _, r := range w.refused {
-		if same(r.Word, way, node) {
+func (c *Claims) refuses(way []string, node *core.Node, now time.Time) *session.End {
+	c.refused = slices.DeleteFunc(c.refused, func(r refusedClaim) bool { return !r.until.After(now) })
+	for _, r := range c.refused {
+		if same(r.Claim, way, node) {
 			return Refused(r.Refusal)
 		}
 	}
 	return nil
 }
 
-// Refused is how the clients learn of it that say a refused word.
+// Refused is how the clients learn of it that make a refused claim.
 func Refused(r upsession.Refusal) *session.End {
 	because := "the dynamic_parameters of their node"
 	if r.Node == nil {
@@ -158,7 +158,7 @@ func Refused(r upsession.Refusal) *session.End {
 // refused takes back from some clients of a group what the control plane refuses, and ends them.
 func (g *groups) refused(gr *group, r upsession.Refusal) {
 	g.mu.Lock()
-	ended, node := gr.words.Refuse(r, time.Now())
+	ended, node := gr.claims.Refuse(r, time.Now())
 	if r.Node != nil {
 		gr.node = node // its streams go on without the refused one
 	}
@@ -178,9 +178,9 @@ func (g *groups) refused(gr *group, r upsession.Refusal) {
 }
 
 // renew has a group say another node upstream, which a client of it says of itself.
-func (g *groups) renew(gr *group, s *Speaker, node *core.Node) {
+func (g *groups) renew(gr *group, s *Claimant, node *core.Node) {
 	g.mu.Lock()
-	end := gr.words.Renew(s, node, time.Now())
+	end := gr.claims.Renew(s, node, time.Now())
 	if end == nil {
 		gr.say(node)
 	}

@@ -85,15 +85,15 @@ func TestWhatAGroupSaysIsInItsKey(t *testing.T) {
 	}
 }
 
-// TestWords: what is refused ends those who say it, and them alone, and cannot be said for a minute (UP-21).
-func TestWords(t *testing.T) {
+// TestClaims: what is refused ends those who say it, and them alone, and cannot be said for a minute (UP-21).
+func TestClaims(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := NewWords()
+	w := NewClaims()
 	by := func(name string, via ...string) session.Peer {
 		return session.Peer{Address: name, Relay: true, Via: via}
 	}
 	prod, test := &core.Node{Id: "n", DynamicParameters: parameters("prod")}, &core.Node{Id: "n", DynamicParameters: parameters("test")}
-	join := func(client session.Peer, node *core.Node) (*Speaker, *session.End) { return w.Join(client, node, now) }
+	join := func(client session.Peer, node *core.Node) (*Claimant, *session.End) { return w.Join(client, node, now) }
 	if s, end := join(by("plain"), nil); s != nil || end != nil {
 		t.Errorf("a client that says nothing is remembered: %v (%v)", s, end)
 	}
@@ -106,11 +106,11 @@ func TestWords(t *testing.T) {
 	if end := w.Renew(renews, test, now); end != nil {
 		t.Error(end)
 	}
-	ended, _ := w.Refuse(upsession.Refusal{Word: upsession.Word{Via: []string{"far", "near"}}, Message: "no"}, now)
+	ended, _ := w.Refuse(upsession.Refusal{Claim: upsession.Claim{Via: []string{"far", "near"}}, Message: "no"}, now)
 	if len(ended) != 1 || ended[0].Address != "far" {
 		t.Errorf("%v are ended for their way", ended)
 	}
-	ended, node := w.Refuse(upsession.Refusal{Word: upsession.Word{Node: test}, Message: "no"}, now)
+	ended, node := w.Refuse(upsession.Refusal{Claim: upsession.Claim{Node: test}, Message: "no"}, now)
 	if len(ended) != 1 || ended[0].Address != "direct" || node != prod {
 		t.Errorf("%v are ended for their node, and the group says %v", ended, node)
 	}
@@ -123,13 +123,13 @@ func TestWords(t *testing.T) {
 		now = now.Add(refusedFor)
 	}
 	for i := range 2 * maxRefused {
-		w.Refuse(upsession.Refusal{Word: upsession.Word{Via: []string{fmt.Sprint(i)}}}, now)
+		w.Refuse(upsession.Refusal{Claim: upsession.Claim{Via: []string{fmt.Sprint(i)}}}, now)
 	}
-	if ended, _ = w.Refuse(upsession.Refusal{Word: upsession.Word{Node: prod}}, now); len(ended) != 3 {
+	if ended, _ = w.Refuse(upsession.Refusal{Claim: upsession.Claim{Node: prod}}, now); len(ended) != 3 {
 		t.Errorf("%v are ended for their node, want one for each stream", ended)
 	}
 	if len(w.refused) != maxRefused {
-		t.Errorf("%d words are remembered as refused", len(w.refused))
+		t.Errorf("%d claims are remembered as refused", len(w.refused))
 	}
 	if got := hop.Value(w.Via()); got != "far,near" {
 		t.Errorf("the longest way is %q", got)
