@@ -75,6 +75,15 @@ func (a *allowance) Take(n int) int {
 	return got
 }
 
+// TakeAll implements session.Allowance.
+func (a *allowance) TakeAll(n int) bool {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	ok, displaced := a.of.ledger.TakeAll(a.entry, n, a.of.now().MaxNamesOfAll)
+	a.displaced = append(a.displaced, displaced...)
+	return ok
+}
+
 // Give implements session.Allowance.
 func (a *allowance) Give(n int) {
 	a.of.mu.Lock()

@@ -99,12 +99,11 @@ func open(t *testing.T, conn *grpc.ClientConn) ads {
 	return stream
 }
 
-// endOf returns how a stream has ended, or OK if it has not.
-func endOf(stream ads) *status.Status {
+// endOf returns how a stream has ended, or nil if it has not.
+func endOf(stream grpc.ClientStream) *status.Status {
 	got := make(chan error, 1)
 	go func() {
-		_, err := stream.Recv()
-		got <- err
+		got <- stream.RecvMsg(new(discovery.DeltaDiscoveryResponse))
 	}()
 	synctest.Wait()
 	select {
@@ -180,6 +179,41 @@ func TestNamesAreShared(t *testing.T) {
 		}
 		if n := s.Summary().Names; n != 9 {
 			t.Errorf("%d names, want those of two streams", n)
+		}
+	})
+}
+
+// TestNamesOfSotWAreShared: a SotW stream that cannot have all its names ends, and nobody else for it.
+func TestNamesOfSotWAreShared(t *testing.T) {
+	sharing(t, ServerConfig{MaxNamesOfAll: 10}, func(t *testing.T, h hosts, s *Server, seen *endings) {
+		conns := [2]*grpc.ClientConn{h.connect(t, "192.0.2.1"), h.connect(t, "198.51.100.1")}
+		ask := func(conn *grpc.ClientConn, names int) *status.Status {
+			stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := &discovery.DiscoveryRequest{TypeUrl: string(cache.Endpoint)}
+			for i := range names {
+				req.ResourceNames = append(req.ResourceNames, fmt.Sprint(i))
+			}
+			if err := stream.Send(req); err != nil {
+				t.Fatal(err)
+			}
+			return endOf(stream)
+		}
+		for _, conn := range conns {
+			defer conn.Close()
+		}
+		for range 2 {
+			if end := ask(conns[0], 5); end != nil {
+				t.Errorf("who takes all: %v", end)
+			}
+		}
+		if end := ask(conns[1], 6); end.Code() != codes.ResourceExhausted || seen.ends[session.NamesFull] != 1 || seen.ends[session.DisplacedNames] != 0 {
+			t.Errorf("6 names: %v, ended: %v", end, seen.ends)
+		}
+		if end := ask(conns[1], 5); end != nil || seen.ends[session.DisplacedNames] != 1 {
+			t.Errorf("5 names: %v, ended: %v", end, seen.ends)
 		}
 	})
 }

@@ -19,6 +19,8 @@ import (
 type Allowance interface {
 	// Take returns how many of n more names the stream may have. To make room, another client may have to go.
 	Take(n int) int
+	// TakeAll takes n more names, or says that the stream may not have all of them; then nobody has to go.
+	TakeAll(n int) bool
 	// Give takes n names back.
 	Give(n int)
 	// Room is how many names may be had although nobody goes.
@@ -28,9 +30,10 @@ type Allowance interface {
 // plenty is the Allowance if names are not bounded over all clients.
 type plenty struct{}
 
-func (plenty) Take(n int) int { return n }
-func (plenty) Give(int)       {}
-func (plenty) Room() int      { return Plenty }
+func (plenty) Take(n int) int   { return n }
+func (plenty) TakeAll(int) bool { return true }
+func (plenty) Give(int)         {}
+func (plenty) Room() int        { return Plenty }
 
 // Plenty is the Room of an Allowance without a bound.
 const Plenty = math.MaxInt
@@ -148,9 +151,10 @@ func (s *Session) checkNumber(w *sotwState, names int) *End {
 		return s.tooMany(all)
 	}
 	if more := s.names - w.counted + names - s.taken; more > 0 {
-		if s.taken += s.allowance.Take(more); s.names-w.counted+names > s.taken {
+		if !s.allowance.TakeAll(more) {
 			return &End{NamesFull, overTotal.status.GetMessage()}
 		}
+		s.taken += more
 	}
 	return nil
 }

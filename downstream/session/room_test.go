@@ -60,6 +60,13 @@ func (n *someNames) Take(want int) int {
 func (n *someNames) Give(back int) { n.left += back }
 func (n *someNames) Room() int     { return n.left }
 
+func (n *someNames) TakeAll(want int) bool {
+	if want > n.Room() {
+		return false
+	}
+	return n.Take(want) == want
+}
+
 // TestAllowance: what a stream has of all names follows what it asks for, and goes back with it.
 func TestAllowance(t *testing.T) {
 	s, all := newTold(t, Config{}), &someNames{10}

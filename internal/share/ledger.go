@@ -11,7 +11,7 @@ type Ledger[V any] struct {
 	used    int // by all entries
 	exempt  int // the part of it that exempt entries have
 	holders map[string]*holder[V]
-	largest byAmount[V]
+	largest byAmount[V] // by what they keep if their first entry goes
 }
 
 // holder is somebody who has something.
@@ -50,50 +50,66 @@ func (l *Ledger[V]) Enter(name string, exempt bool, v V) *Entry[V] {
 }
 
 // Take gives an entry n more of a total of most, or as many as it may have; most 0 is no bound. What is displaced
-// for that has nothing any more. may, unless it is nil, says whether an entry may be displaced: if it keeps
-// the newest one of the largest holder, nothing is displaced.
+// for that has nothing any more, and its holder keeps at least what this entry's holder then has, so that the two do
+// not displace each other for ever. may, unless it is nil, says whether an entry may be displaced: if it keeps the one
+// that would go first, nothing is displaced.
 func (l *Ledger[V]) Take(e *Entry[V], n, most int, may func(V) bool) (got int, displaced []V) {
+	got, out := l.makeRoom(e, n, most, may)
+	l.add(e, got)
+	return got, values(out)
+}
+
+// TakeAll gives an entry n more, like Take, or else nothing: then nothing is displaced.
+func (l *Ledger[V]) TakeAll(e *Entry[V], n, most int) (ok bool, displaced []V) {
+	got, out := l.makeRoom(e, n, most, nil)
+	if got < n {
+		for i := len(out) - 1; i >= 0; i-- { // so each is the newest of its line again
+			out[i].entry.gone = false
+			l.add(out[i].entry, out[i].had)
+		}
+		return false, nil
+	}
+	l.add(e, n)
+	return true, values(out)
+}
+
+// loss is an entry that was displaced, and what it had.
+type loss[V any] struct {
+	entry *Entry[V]
+	had   int
+}
+
+func values[V any](out []loss[V]) (all []V) {
+	for _, o := range out {
+		all = append(all, o.entry.Value)
+	}
+	return all
+}
+
+// makeRoom displaces what has to go so that an entry gets n more, or as many as it may have.
+func (l *Ledger[V]) makeRoom(e *Entry[V], n, most int, may func(V) bool) (got int, out []loss[V]) {
 	if e.gone || n <= 0 {
 		return 0, nil
 	}
-	got = n
-	if most > 0 {
-		for {
-			got = max(0, min(n, most-l.used))
-			least := l.displaces(e, n)
-			if least == nil || l.fair(e, n) <= got || may != nil && !may(least.Value) {
-				break
-			}
-			l.Leave(least)
-			displaced = append(displaced, least.Value)
-		}
-	}
-	l.add(e, got)
-	return got, displaced
-}
-
-// displaces returns the entry that would go first for another one, or nil.
-func (l *Ledger[V]) displaces(e *Entry[V], n int) *Entry[V] {
-	if l.fair(e, n) <= 0 {
-		return nil
-	}
-	if e := l.largest[0].renounced.newest; e != nil {
-		return e
-	}
-	return l.largest[0].kept.newest
-}
-
-// fair returns how many of n an entry can get by displacing others: its holder then has less than the
-// largest one has now, so that the two do not displace each other for ever.
-func (l *Ledger[V]) fair(e *Entry[V], n int) int {
-	if len(l.largest) == 0 {
-		return 0
+	if most == 0 {
+		return n, nil
 	}
 	has := 0
 	if h := l.holders[e.name]; h != nil && !e.exempt {
 		has = h.has
 	}
-	return min(n, l.largest[0].has-has-1)
+	got = max(0, min(n, most-l.used))
+	for len(l.largest) > 0 {
+		of := l.largest[0]
+		least := of.first()
+		fair := min(n, most-l.used+least.has, of.keeps()-has)
+		if fair <= got || may != nil && !may(least.Value) {
+			break
+		}
+		got, out = fair, append(out, loss[V]{least, least.has})
+		l.Leave(least)
+	}
+	return got, out
 }
 
 // Give takes back n of what an entry has.
@@ -130,6 +146,7 @@ func (l *Ledger[V]) Renounce(e *Entry[V], renounced bool) {
 	}
 	if e.renounced = renounced; h != nil {
 		h.link(e)
+		heap.Fix(&l.largest, h.at)
 	}
 }
 
@@ -193,6 +210,22 @@ func (l *Ledger[V]) holder(name string) *holder[V] {
 	return h
 }
 
+// first returns the entry that would be displaced first, or nil if there is none.
+func (h *holder[V]) first() *Entry[V] {
+	if e := h.renounced.newest; e != nil {
+		return e
+	}
+	return h.kept.newest
+}
+
+// keeps is what a holder would have without that entry.
+func (h *holder[V]) keeps() int {
+	if e := h.first(); e != nil {
+		return h.has - e.has
+	}
+	return 0
+}
+
 // lineOf returns the line in which an entry stands.
 func (h *holder[V]) lineOf(e *Entry[V]) *line[V] {
 	if e.renounced {
@@ -228,12 +261,12 @@ func (h *holder[V]) unlink(e *Entry[V]) {
 	e.of, e.older, e.newer = nil, nil, nil
 }
 
-// byAmount is a heap with the largest holder first.
+// byAmount is a heap with the holder first that would keep most.
 type byAmount[V any] []*holder[V]
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (b byAmount[V]) Len() int           { return len(b) }
-func (b byAmount[V]) Less(i, j int) bool { return b[i].has > b[j].has }
+func (b byAmount[V]) Less(i, j int) bool { return b[i].keeps() > b[j].keeps() }
 func (b byAmount[V]) Swap(i, j int) {
 	b[i], b[j] = b[j], b[i]
 	b[i].at, b[j].at = i, j
@@ -263,7 +296,7 @@ func (l *Ledger[V]) Check() (broken []string) {
 	must(len(l.holders) == len(l.largest), "%d holders are known, and %d in order", len(l.holders), len(l.largest))
 	for i, h := range l.largest {
 		must(h.at == i && l.holders[h.name] == h, "holder %q is at %d, and says %d", h.name, i, h.at)
-		must(i == 0 || l.largest[(i-1)/2].has >= h.has, "holder %q has more than one before it", h.name)
+		must(i == 0 || l.largest[(i-1)/2].keeps() >= h.keeps(), "holder %q would keep more than one before it", h.name)
 		sum += h.has
 		has := 0
 		for _, in := range []*line[V]{&h.renounced, &h.kept} {

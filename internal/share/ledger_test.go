@@ -97,22 +97,61 @@ func TestMoveAndRenounce(t *testing.T) {
 	}
 }
 
-// TestAmounts: who takes many at once gets as many as leave it less than the largest holder has.
+// TestAmounts: who takes many at once gets as many as leave it no more than those keep who lose something.
 func TestAmounts(t *testing.T) {
 	var l Ledger[string]
-	a := l.Enter("a", false, "a")
-	l.Take(a, 6, 10, nil)
-	b := l.Enter("b", false, "b")
-	if n, displaced := l.Take(b, 20, 10, nil); n != 10 || !slices.Equal(displaced, []string{"a"}) {
-		t.Errorf("b got %d, displaced %q", n, displaced) // 5 are less than 6; the rest was free then
+	for _, name := range []string{"a1", "a2", "a3"} {
+		l.Take(l.Enter("a", false, name), 3, 10, nil)
 	}
-	a = l.Enter("a", false, "a")
-	if n, displaced := l.Take(a, 3, 10, nil); n != 3 || !slices.Equal(displaced, []string{"b"}) {
+	b := l.Enter("b", false, "b")
+	if n, displaced := l.Take(b, 20, 10, nil); n != 4 || !slices.Equal(displaced, []string{"a3"}) {
+		t.Errorf("b got %d, displaced %q", n, displaced)
+	}
+	if n, displaced := l.Take(l.Enter("a", false, "a3"), 3, 10, nil); n != 0 || displaced != nil {
 		t.Errorf("a got %d, displaced %q", n, displaced)
 	}
 }
 
-// TestRandomSteps: the invariants hold, the total is never exceeded, and only who has more is displaced.
+// TestNobodyLosesItsOnlyEntry: two who each want most of the total do not displace each other, and who has more in
+// a single entry does not protect who has many.
+func TestNobodyLosesItsOnlyEntry(t *testing.T) {
+	var l Ledger[string]
+	l.Take(l.Enter("one", false, "one"), 60, 100, nil)
+	for range 4 {
+		l.Take(l.Enter("many", false, "many"), 10, 100, nil)
+	}
+	b := l.Enter("b", false, "b")
+	if n, displaced := l.Take(b, 60, 100, nil); n != 20 || len(displaced) != 2 || slices.Contains(displaced, "one") {
+		t.Errorf("b got %d, displaced %q", n, displaced)
+	}
+	if n, displaced := l.Take(l.Enter("c", false, "c"), 60, 100, nil); n != 10 || !slices.Equal(displaced, []string{"many"}) {
+		t.Errorf("c got %d, displaced %q", n, displaced)
+	}
+	if n, displaced := l.Take(l.Enter("d", false, "d"), 60, 100, nil); n != 0 || displaced != nil {
+		t.Errorf("d got %d, displaced %q", n, displaced)
+	}
+}
+
+// TestAllOrNothing: who would not get all displaces nobody.
+func TestAllOrNothing(t *testing.T) {
+	var l Ledger[string]
+	for _, name := range []string{"a1", "a2", "a3", "a4", "a5"} {
+		l.Take(l.Enter("a", false, name), 2, 10, nil)
+	}
+	b := l.Enter("b", false, "b")
+	if ok, displaced := l.TakeAll(b, 5, 10); ok || displaced != nil || l.Used() != 10 {
+		t.Errorf("5 of b: %v, displaced %q, %d used", ok, displaced, l.Used())
+	}
+	if broken := l.Check(); broken != nil {
+		t.Errorf("does not hold: %q", broken)
+	}
+	if ok, displaced := l.TakeAll(b, 4, 10); !ok || !slices.Equal(displaced, []string{"a5", "a4"}) {
+		t.Errorf("4 of b: %v, displaced %q", ok, displaced)
+	}
+}
+
+// TestRandomSteps: the invariants hold, the total is never exceeded, and who loses something keeps at least what the
+// other one then has.
 func TestRandomSteps(t *testing.T) {
 	const most = 40
 	random := rand.New(rand.NewPCG(1, 2))
@@ -143,19 +182,26 @@ func TestRandomSteps(t *testing.T) {
 			name := strconv.Itoa(random.IntN(6))
 			l.Move(e, name, name == "0")
 		default:
-			before := make(map[string]int)
-			for name := range l.holders {
-				before[name] = has(name)
-			}
 			n := 1 + random.IntN(5)
-			got, displaced := l.Take(e, n, most, nil)
+			got, displaced := 0, []*int(nil)
+			if all := random.IntN(3) == 0; !all {
+				got, displaced = l.Take(e, n, most, nil)
+			} else if ok, out := l.TakeAll(e, n, most); ok {
+				got, displaced = n, out
+			} else {
+				n = 0
+			}
+			now := has(e.name)
+			if e.exempt {
+				now = got
+			}
 			for _, d := range displaced {
 				i := slices.IndexFunc(entries, func(e *Entry[*int]) bool { return e.Value == d })
-				if of := entries[i].name; entries[i].exempt || !e.exempt && before[of] <= before[e.name] {
-					t.Fatalf("step %d: %q with %d displaces %q with %d", step, e.name, before[e.name], of, before[of])
+				if of := entries[i].name; entries[i].exempt || has(of) < now {
+					t.Fatalf("step %d: %q with %d displaces %q with %d", step, e.name, now, of, has(of))
 				}
 			}
-			if got < n && !e.gone && l.used < most {
+			if got < n && !e.gone && len(displaced) == 0 && l.used < most {
 				t.Fatalf("step %d: got %d of %d, and %d are used", step, got, n, l.used)
 			}
 		}
