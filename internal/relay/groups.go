@@ -73,7 +73,8 @@ type group struct {
 	// leaving: it has lingered for long enough, and goes as soon as its control plane is
 	// there (NODE-10).
 	leaving bool
-	entry   *share.Entry[*group]       // whose the group is: its first client's
+	entry   *share.Entry[*group]       // whose the group is
+	by      owners                     // of its clients
 	begun   time.Time                  // when it last got a client
 	kinds   map[cache.TypeURL]*members // what its clients ask for, and who they are
 	types   share.Ledger[*members]     // whose the types are that the protocol does not name
@@ -115,6 +116,9 @@ func (g *groups) enter(p Place, client session.Peer, node *core.Node, t cache.Ty
 		return nil, nil, gone, end
 	}
 	m.claimant = claimant
+	if gr.name != "" { // the default group never goes
+		comes(&g.totals, gr.entry, gr.by, m.owner)
+	}
 	return gr, m, append(gone, others...), nil
 }
 
@@ -123,6 +127,9 @@ func (g *groups) exit(gr *group, m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gr.forget(m)
+	if gr.name != "" {
+		goes(&g.totals, gr.entry, gr.by, m.owner)
+	}
 	g.part(gr, m.claimant)
 }
 
@@ -222,7 +229,7 @@ func (g *groups) drop(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, claims: NewClaims(), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, claims: NewClaims(), node: node, by: make(owners)}
 	h.KeepUnwanted = h.KeepUnwanted && gr.kept
 	gr.keepsUnwanted, gr.hub = h.KeepUnwanted, fanout.NewHub(h)
 	g.warm(name, gr)

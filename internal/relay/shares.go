@@ -9,8 +9,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/share"
 )
 
-// Who has which groups, and which types of a group: it matters when there is no room for more (VALID-8). A group is
-// its first client's, and a type is the client's that asked for it first.
+// Who has which groups, and which types of a group: it matters when there is no room for more (VALID-8). A group or type
+// is the first client's that still has it, or nobody's who can lose it while an exempt client has it.
 
 const (
 	// atOnce is how long a group has clients at most that is the first to go: it may have been made up.
@@ -24,13 +24,55 @@ type members struct {
 	url   cache.TypeURL
 	entry *share.Entry[*members] // nil: the protocol names the type
 	all   map[*member]struct{}
+	by    owners
 }
 
 // member is one of them.
 type member struct {
 	of       *members
 	claimant *Claimant
+	owner    owner
 	end      func(*session.End) // nil: it cannot be ended
+}
+
+// owner is whose a client is: a holder, or all those who are exempt.
+type owner struct {
+	holder string
+	exempt bool
+}
+
+func ownerOf(client session.Peer) owner {
+	if client.Relay {
+		return owner{exempt: true}
+	}
+	return owner{holder: client.Holder}
+}
+
+// owners counts the clients of an entry by whose they are.
+type owners map[owner]int
+
+// comes counts a client in. The entry becomes its owner's if it is the first one or exempt.
+func comes[V any](l *share.Ledger[V], e *share.Entry[V], by owners, o owner) {
+	if len(by) == 0 || o.exempt {
+		l.Move(e, o.holder, o.exempt)
+	}
+	by[o]++
+}
+
+// goes counts a client out. If the entry was its owner's and that one has no other client, it becomes that of one who has.
+// That is no exempt one, whose the entry would have been already.
+func goes[V any](l *share.Ledger[V], e *share.Entry[V], by owners, o owner) {
+	if by[o]--; by[o] > 0 {
+		return
+	}
+	delete(by, o)
+	if holder, exempt := e.Holder(); (owner{holder, exempt}) != o {
+		return
+	}
+	for next := range by {
+		l.Move(e, next.holder, next.exempt)
+		return
+	}
 }
 
 // displaced are clients that have to go, and why.
@@ -54,7 +96,8 @@ func (d displaced) end() {
 // outage and has nothing, or by one of whoever has most of them. While its control plane is not alive a group that
 // has something never goes (NODE-10).
 func (g *groups) admit(name string, client session.Peer) (e *share.Entry[*group], gone displaced, end *session.End) {
-	e = g.totals.Enter(client.Holder, client.Relay || name == "", nil)
+	o := ownerOf(client)
+	e = g.totals.Enter(o.holder, o.exempt || name == "", nil)
 	most := 0
 	if end = g.Admit(g.taken(name)); end != nil {
 		if g.dropBare() {
@@ -105,9 +148,10 @@ func (gr *group) everybody() (all displaced) {
 func (gr *group) ask(t cache.TypeURL, client session.Peer) (*member, displaced, *session.End) {
 	of, gone := gr.kinds[t], displaced(nil)
 	if of == nil {
-		of = &members{url: t, all: make(map[*member]struct{})}
+		of = &members{url: t, all: make(map[*member]struct{}), by: make(owners)}
 		if t.Short() == cache.OtherShort {
-			of.entry = gr.types.Enter(client.Holder, client.Relay, of)
+			o := ownerOf(client)
+			of.entry = gr.types.Enter(o.holder, o.exempt, of)
 			got, others := gr.types.Take(of.entry, 1, maxKinds, nil)
 			if got == 0 {
 				return nil, nil, &session.End{Reason: session.Overcrowded, Message: fmt.Sprintf("the clients of this group ask for %d types already that the protocol does not name", maxKinds)}
@@ -119,8 +163,11 @@ func (gr *group) ask(t cache.TypeURL, client session.Peer) (*member, displaced, 
 		}
 		gr.kinds[t] = of
 	}
-	m := &member{of: of, end: client.End}
+	m := &member{of: of, owner: ownerOf(client), end: client.End}
 	of.all[m] = struct{}{}
+	if of.entry != nil {
+		comes(&gr.types, of.entry, of.by, m.owner)
+	}
 	return m, gone, nil
 }
 
@@ -138,7 +185,11 @@ func (gr *group) dropTypes(types []*members) (gone displaced) {
 
 // forget counts a client of a type out.
 func (gr *group) forget(m *member) {
-	if delete(m.of.all, m); len(m.of.all) > 0 {
+	delete(m.of.all, m)
+	if m.of.entry != nil {
+		goes(&gr.types, m.of.entry, m.of.by, m.owner)
+	}
+	if len(m.of.all) > 0 {
 		return
 	}
 	if m.of.entry != nil {
