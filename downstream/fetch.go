@@ -19,16 +19,8 @@ import (
 // calls every few seconds causes no churn (UP-7). The answer is a frame whose resources all
 // clients share: of a message, gRPC would keep a copy for each call whose client does not read,
 // until its connection closes.
-func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *frame, err error) {
-	peer, _ := peerOf(ctx, &s.now.Load().Config)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	peer.End = called(cancel).end
-	place, end := s.startCall(&peer, called(cancel))
-	if end != nil {
-		return nil, statusOf(end).Err()
-	}
-	defer s.endCall(place)
+func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error) {
+	ctx, peer := c.ctx, c.peer
 	req, end := in.sotw()
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
@@ -56,7 +48,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 		default:
 		}
 	})
-	names := s.names.enter(&peer, called(cancel))
+	names := s.names.enter(&peer, c)
 	call.Within(names)
 	defer func() {
 		call.Close(time.Now())
@@ -118,35 +110,4 @@ func almost(ctx context.Context) (late <-chan time.Time, stop func()) {
 	left := time.Until(deadline)
 	timer := time.NewTimer(left - min(spareTime, left/spareShare))
 	return timer.C, func() { timer.Stop() }
-}
-
-// called is a unary call in progress.
-type called context.CancelCauseFunc
-
-func (c called) end(e *session.End) { c(e) }
-
-// startCall takes in a call, if there is room for it.
-func (s *Server) startCall(peer *session.Peer, call called) (p *place, end *session.End) {
-	var displaced []served
-	defer func() { displace(displaced) }() // after the lock is released
-	if end := s.pressed(); end != nil {
-		return nil, end
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
-		return nil, shuttingDown()
-	}
-	if p, displaced, end = s.takePlace(peer, call); end != nil {
-		return nil, end
-	}
-	s.calls++
-	return p, nil
-}
-
-func (s *Server) endCall(p *place) {
-	s.mu.Lock()
-	s.calls--
-	s.places.Leave(p)
-	s.mu.Unlock()
 }

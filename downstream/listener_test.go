@@ -101,8 +101,8 @@ func hops(t *testing.T, test func(t *testing.T, l net.Listener, server, client c
 	}
 }
 
-// call makes a connection of its own and a call on it; quit closes it.
-func call(t *testing.T, l net.Listener, creds credentials.TransportCredentials, o ...grpc.CallOption) (quit func(), err error) {
+// ask makes a connection of its own and a call on it; quit closes it.
+func ask(t *testing.T, l net.Listener, creds credentials.TransportCredentials, o ...grpc.CallOption) (quit func(), err error) {
 	t.Helper()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, l.Addr().Network(), l.Addr().String())
@@ -128,15 +128,15 @@ func TestConnectionsAreBounded(t *testing.T) {
 		s, stop := serving(t, ServerConfig{
 			Credentials: server, MaxConnections: 2, MoreConnections: "raise it", Observer: &seen, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		}, l)
-		quit, err := call(t, l, client)
+		quit, err := ask(t, l, client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := call(t, l, client); err != nil {
+		if _, err := ask(t, l, client); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			quit, err := call(t, l, client)
+			quit, err := ask(t, l, client)
 			if err == nil {
 				t.Fatal("a third connection was let in")
 			}
@@ -149,13 +149,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("%d closed connections were counted", n)
 		}
 		quit()
-		if _, err := call(t, l, client, grpc.WaitForReady(true)); err != nil {
+		if _, err := ask(t, l, client, grpc.WaitForReady(true)); err != nil {
 			t.Errorf("a connection went, and there is no room for another one: %v", err)
 		}
 		next := s.config
 		next.MaxConnections = 3
 		s.Reconfigure(next)
-		if _, err := call(t, l, client, grpc.WaitForReady(true)); err != nil {
+		if _, err := ask(t, l, client, grpc.WaitForReady(true)); err != nil {
 			t.Errorf("the bound was raised, and there is no room: %v", err)
 		}
 		stop()
@@ -177,7 +177,7 @@ func TestSilentConnectionsHoldNoBuffer(t *testing.T) {
 		}
 		seen := &keepsConn{TransportCredentials: server}
 		_, stop := serving(t, ServerConfig{Credentials: seen}, l)
-		if _, err := call(t, l, client); err != nil {
+		if _, err := ask(t, l, client); err != nil {
 			t.Fatal(err)
 		}
 		stop() // nobody reads any more

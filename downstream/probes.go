@@ -37,47 +37,47 @@ func (s *Server) offerHealth() {
 	desc.Methods, desc.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)
 	for i, method := range desc.Methods {
 		desc.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, by grpc.UnaryServerInterceptor) (any, error) {
-			from := s.receiver(ctx)
-			defer from.leave()
-			if err := s.admits(ctx); err != nil {
+			c, err := s.startProbe(ctx)
+			if err != nil {
 				return nil, err
 			}
-			return method.Handler(srv, ctx, func(into any) error { return receiveProbe(decode, into, from) }, by)
+			defer c.close()
+			return method.Handler(srv, ctx, func(into any) error { return receiveProbe(decode, into, c) }, by)
 		}
 	}
 	for i, stream := range desc.Streams {
 		desc.Streams[i].Handler = func(srv any, g grpc.ServerStream) error {
-			from := s.receiver(g.Context())
-			defer from.leave()
-			if err := s.admits(g.Context()); err != nil {
+			c, err := s.startProbe(g.Context())
+			if err != nil {
 				return err
 			}
-			return stream.Handler(srv, probed{g, from})
+			defer c.close()
+			return stream.Handler(srv, probed{g, c})
 		}
 	}
 	s.grpc.RegisterService(&desc, s.health)
 }
 
-// admits returns why a call is refused before its request is read.
-func (s *Server) admits(ctx context.Context) error {
+// startProbe takes in a call of the health service, or returns why it is refused before its request is read.
+func (s *Server) startProbe(ctx context.Context) (*call, error) {
 	if end := s.refusesCompression(ctx); end != nil {
-		return statusOf(end).Err()
+		return nil, statusOf(end).Err()
 	}
-	return nil
+	return s.startCall(ctx, checking)
 }
 
 // probed is a stream of the health service.
 type probed struct {
 	grpc.ServerStream
-	from receiver
+	call *call
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (p probed) RecvMsg(into any) error { return receiveProbe(p.ServerStream.RecvMsg, into, p.from) }
+func (p probed) RecvMsg(into any) error { return receiveProbe(p.ServerStream.RecvMsg, into, p.call) }
 
-func receiveProbe(receive func(any) error, into any, from receiver) error {
-	p := &probe{request: into, from: from}
-	if err := receive(p); err != nil {
+func receiveProbe(receive func(any) error, into any, c *call) error {
+	p := &probe{request: into, from: c.from}
+	if err := c.received(receive(p)); err != nil {
 		return err
 	}
 	if p.refused != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
@@ -225,25 +224,6 @@ func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
 	}
 	c.flow.with(func(in *inflight) { in.join(c.flow.holder, id, end) })
 	return receiver{c.flow, id}
-}
-
-// receiver returns the one of a unary call, or of a stream that no Session serves.
-func (s *Server) receiver(ctx context.Context) receiver {
-	writer, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
-	if !ok {
-		return receiver{}
-	}
-	return connOf(ctx).receiver(ctx, func(e *session.End) { _ = writer.WriteStatus(statusOf(e)) })
-}
-
-// connOf returns the connection of a stream or call, or nil.
-func connOf(ctx context.Context) *conn {
-	if p, ok := peer.FromContext(ctx); ok {
-		if t, ok := p.AuthInfo.(tag); ok {
-			return t.conn
-		}
-	}
-	return nil
 }
 
 func (r receiver) takenIn() { r.flow.takenIn(r.id) }

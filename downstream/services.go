@@ -44,14 +44,18 @@ func (s *Server) offer(t cache.TypeURL, desc grpc.ServiceDesc) {
 	}
 	for i := range desc.Methods {
 		desc.Methods[i].Handler = func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			in := &inbox{limit: s.config.MaxRequest, from: s.receiver(ctx)}
-			defer in.from.leave()
+			c, err := s.startCall(ctx, fetching)
+			if err != nil {
+				return nil, err
+			}
+			defer c.close()
+			in := &inbox{limit: s.config.MaxRequest, from: c.from}
 			if in.refused = s.refusesCompression(ctx); in.refused == nil {
-				if err := decode(in); err != nil {
+				if err := c.received(decode(in)); err != nil {
 					return nil, err
 				}
 			}
-			return s.fetch(ctx, t, in)
+			return s.fetch(c, t, in)
 		}
 	}
 	s.grpc.RegisterService(&desc, nil)

@@ -36,12 +36,11 @@ func displace(streams []served) {
 	}
 }
 
-// turnAway refuses a stream for which there is no room.
-func (s *Server) turnAway(st *stream, end *session.End) error {
+// turnAway refuses a stream or call for which there is no room.
+func (s *Server) turnAway(protocol string, peer *session.Peer, end *session.End) error {
 	if end.Reason != session.ShuttingDown {
-		s.observer.ClientConnected(st.protocol())
-		s.observer.ClientDisconnected(st.protocol(), end.Reason)
-		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "peer", st.peer.Address, "identity", st.peer.Identity)
+		s.observer.ClientDisconnected(protocol, end.Reason)
+		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "protocol", protocol, "peer", peer.Address, "identity", peer.Identity)
 	}
 	return statusOf(end).Err()
 }

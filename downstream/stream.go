@@ -123,7 +123,10 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st.names = s.names.enter(&st.peer, st)
 	st.session.Within(st.names)
 	if end := s.register(st); end != nil {
-		return s.turnAway(st, end)
+		if end.Reason != session.ShuttingDown {
+			s.observer.ClientConnected(st.protocol())
+		}
+		return s.turnAway(st.protocol(), &st.peer, end)
 	}
 	// Reconfigure may have run before the stream was registered. The configuration is read under the
 	// lock, so that no older one replaces the one that Reconfigure gives to the stream.
