@@ -23,8 +23,8 @@ type conn struct {
 	reader patient // for gRPC, in plaintext
 	doors  *doors
 	since  time.Time
-	flow   *flow // nil without a bound on what is in flight
-	plain  bool  // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
+	flow   *flow
+	plain  bool // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
 
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu

@@ -16,8 +16,8 @@ import (
 )
 
 // A client that opens streams and resets them, as fast as it can, never has many open, and costs the relay a handler
-// for each (HTTP/2 rapid reset). So the streams that a connection opens have a rate (VALID-8). Each reset takes a stream that
-// was opened, so resets need no count of their own.
+// for each (HTTP/2 rapid reset). So the streams that a connection opens have a rate (VALID-8). They are counted where
+// their frames are read: gRPC says nothing of those that it refuses itself.
 
 const (
 	// refillIn is the time in which a connection may open once more as many streams as it may open at once.
@@ -39,22 +39,24 @@ func opening(most uint32) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(most)/refillIn.Seconds()), int(most))
 }
 
+// opened counts a stream that the client opens. Its caller reads the connection.
+func (c *conn) opened() {
+	if c.opens != nil && !c.opens.Allow() {
+		c.doors.flooded(c)
+	}
+}
+
+// reset counts a stream that the client resets.
+func (c *conn) reset() {}
+
 // tap is called for each stream of any method before anything is made of it, on the goroutine that reads the connection and under
-// a lock of gRPC's.
+// a lock of gRPC's. It refuses those whose client has to wait.
 func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return ctx, nil
 	}
-	t, ok := p.AuthInfo.(tag)
-	if !ok || t.conn == nil {
-		return ctx, nil
-	}
-	switch c := t.conn; {
-	case c.opens != nil && !c.opens.Allow():
-		s.doors.flooded(c)
-		return ctx, errFlood
-	case s.doors.waiting(c):
+	if t, ok := p.AuthInfo.(tag); ok && t.conn != nil && s.doors.waiting(t.conn) {
 		return ctx, errFlood
 	}
 	return ctx, nil
@@ -83,12 +85,12 @@ func (d *doors) flooded(c *conn) {
 	c.Close()
 }
 
-// waiting reports whether the client of a connection has to wait with new streams.
+// waiting reports whether a connection is closed because of its streams, or its client has to wait with new ones.
 func (d *doors) waiting(c *conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	holder, relay := c.entry.Holder()
-	return !relay && d.waits.has(holder, time.Now())
+	return c.flooded || !relay && d.waits.has(holder, time.Now())
 }
 
 // identified takes note of whose a connection is, when its handshake says so. It fails if that client has to wait.

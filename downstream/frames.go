@@ -19,8 +19,9 @@ type frames struct {
 const (
 	preface = 24 // bytes: "PRI * HTTP/2.0…"
 
-	frameData = 0x0
-	frameRST  = 0x3
+	frameData    = 0x0
+	frameHeaders = 0x1
+	frameRST     = 0x3
 
 	flagEndStream = 0x1
 	flagPadded    = 0x8
@@ -31,6 +32,9 @@ type pieces interface {
 	// piece gets a part of a DATA frame. frame is the length of the frame if this is its first part,
 	// and otherwise 0.
 	piece(stream uint32, frame int, b []byte)
+	// opens is called for each stream that the client opens, and resets for each that it resets.
+	opens()
+	resets()
 	// over is called when the client says that nothing follows on a stream.
 	over(stream uint32)
 }
@@ -49,7 +53,7 @@ func (f *frames) follow(b []byte, to pieces) {
 			if f.have < len(f.header) {
 				return
 			}
-			f.begin()
+			f.begin(to)
 		}
 		n := min(len(b), f.left)
 		f.payload(b[:n], to)
@@ -67,10 +71,15 @@ func (f *frames) has(flag byte) bool {
 }
 
 // begin is called when a header is there.
-func (f *frames) begin() {
+func (f *frames) begin(to pieces) {
 	f.left, f.data, f.first = f.length(), 0, true
-	if f.header[3] == frameData {
+	switch f.header[3] {
+	case frameData:
 		f.data = f.left
+	case frameHeaders: // a client sends no trailers (gRPC), and gRPC refuses a second one of a stream
+		to.opens()
+	case frameRST:
+		to.resets()
 	}
 	f.padded = f.header[3] == frameData && f.has(flagPadded)
 }

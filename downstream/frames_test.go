@@ -31,6 +31,9 @@ func (h *heard) piece(stream uint32, frame int, b []byte) {
 	h.lines[len(h.lines)-1] = fmt.Sprintf("%s on %d: %s", length, stream, h.body)
 }
 
+func (h *heard) opens()  { h.lines = append(h.lines, "opens") }
+func (h *heard) resets() { h.lines = append(h.lines, "resets") }
+
 func (h *heard) over(stream uint32) { h.lines = append(h.lines, fmt.Sprintf("over %d", stream)) }
 
 // TestFrames: what belongs to which stream does not depend on how the bytes come.
@@ -55,7 +58,7 @@ func TestFrames(t *testing.T) {
 	check(f.WriteDataPadded(5, false, []byte("five"), make([]byte, 0)))
 	check(f.WriteRSTStream(1, http2.ErrCodeCancel))
 	check(f.WriteData(7, true, []byte("seven")))
-	want := []string{"3 on 1: one", "13 on 3: three", "over 5", "5 on 5: five", "over 1", "5 on 7: seven", "over 7"}
+	want := []string{"opens", "3 on 1: one", "13 on 3: three", "over 5", "5 on 5: five", "resets", "over 1", "5 on 7: seven", "over 7"}
 	if n := wire.Len(); n > 300 {
 		t.Fatal(n)
 	}
@@ -90,6 +93,8 @@ type counted int
 
 func (c *counted) piece(_ uint32, _ int, b []byte) { *c += counted(len(b)) }
 func (c *counted) over(uint32)                     {}
+func (c *counted) opens()                          {}
+func (c *counted) resets()                         {}
 
 // BenchmarkArrived is what an ACK costs that arrives whole: no lock and no allocation.
 func BenchmarkArrived(b *testing.B) {

@@ -21,11 +21,20 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestRapidReset: over a real socket, a client that opens streams and resets them at once, of whatever method, is cut off
-// soon, while another one goes on to get its updates.
+// TestRapidReset: over a real socket, a client that opens streams and resets them at once, of whatever method, or that opens
+// more than it may have, is cut off soon, while another one goes on to get its updates.
 func TestRapidReset(t *testing.T) {
-	for _, method := range []string{"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources", "/grpc.health.v1.Health/Watch", "/no/such"} {
-		t.Run(method, func(t *testing.T) {
+	const ads = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	for _, c := range []struct {
+		name, method string
+		resets       bool
+	}{
+		{"ads", ads, true},
+		{"health", "/grpc.health.v1.Health/Watch", true},
+		{"unknown", "/no/such", true},
+		{"open", ads, false}, // gRPC refuses those beyond max_streams_per_connection itself
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -61,7 +70,7 @@ func TestRapidReset(t *testing.T) {
 				defer close(ended)
 				_, _ = io.Copy(io.Discard, conn) // its end is what counts
 			}()
-			opened := rapidReset(conn, method)
+			opened := rapidReset(conn, c.method, c.resets)
 			if opened == most {
 				conn.Close() // nobody stops it
 			}
@@ -80,8 +89,8 @@ func TestRapidReset(t *testing.T) {
 // most is how many streams it opens at most.
 const most = 100_000
 
-// rapidReset opens streams and resets them until that fails, and returns how many.
-func rapidReset(conn net.Conn, method string) (opened int) {
+// rapidReset opens streams, and resets them if resets, until that fails, and returns how many.
+func rapidReset(conn net.Conn, method string, resets bool) (opened int) {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return 0
 	}
@@ -99,7 +108,7 @@ func rapidReset(conn net.Conn, method string) (opened int) {
 			}
 		}
 		id := uint32(2*opened + 1)
-		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}) != nil || framer.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}) != nil || resets && framer.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 			return opened
 		}
 	}

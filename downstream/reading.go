@@ -120,16 +120,13 @@ func halfSent(silent bool) *session.End {
 // that reads from the connection.
 type flow struct {
 	conn    *conn
-	reading *reading
-	frames  frames // the reader's
+	reading *reading // nil: there is no bound
+	frames  frames   // the reader's
 	holder  *holder
 	parts   atomic.Int32 // len(holder.parts), which only the reader increases
 }
 
 func newFlow(c *conn, r *reading) *flow {
-	if r == nil {
-		return nil
-	}
 	return &flow{conn: c, reading: r, holder: newHolder()}
 }
 
@@ -158,6 +155,9 @@ func (f *flow) mayRead(n int) (yes bool) {
 
 // with calls do under the lock.
 func (f *flow) with(do func(*inflight)) {
+	if f.reading == nil {
+		return
+	}
 	f.reading.mu.Lock()
 	defer f.reading.mu.Unlock()
 	do(f.reading.inflight)
@@ -172,6 +172,12 @@ func (f *flow) piece(stream uint32, frame int, b []byte) {
 	}
 	f.with(func(in *inflight) { in.piece(f.holder, stream, frame, b, time.Now()) })
 }
+
+// opens implements pieces.
+func (f *flow) opens() { f.conn.opened() }
+
+// resets implements pieces.
+func (f *flow) resets() { f.conn.reset() }
 
 // over implements pieces.
 func (f *flow) over(stream uint32) {
