@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,8 @@ type conn struct {
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu
 
+	ofUse atomic.Bool // a stream of it has acknowledged something
+
 	// Guarded by doors.mu.
 	entry   *share.Entry[*conn]
 	closed  bool
@@ -43,6 +46,7 @@ func newConn(raw net.Conn, d *doors) *conn {
 	var client session.Peer
 	identify(&client, raw.RemoteAddr(), nil, config.Relays)
 	c.entry = d.entries.Enter(client.Holder, client.Relay, c)
+	d.entries.Renounce(c.entry, true) // until it is of use
 	return c
 }
 

@@ -24,9 +24,6 @@ const (
 	refillIn = 10 * time.Second
 	// floodWait is how long the client waits whose connection was closed.
 	floodWait = 10 * time.Second
-	// lasting is how old another connection of the client is that vouches for it: many of its streams may
-	// have come over one proxy.
-	lasting = time.Minute
 	// maxWaits bounds those who are remembered because they have to wait.
 	maxWaits = 4096
 )
@@ -64,16 +61,15 @@ func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) 
 
 var errFlood = status.Error(codes.ResourceExhausted, "xds-relay: this client opens streams too fast and has to wait; see downstream.max_streams_per_connection")
 
-// flooded closes a connection that opens streams too fast. Its client has to wait, unless another connection of it has
-// lasted or it is a relay: then this may be one of many clients behind it.
+// flooded closes a connection that opens streams too fast. Its client has to wait, unless it is exempt or another connection
+// of it has been of use: then this may be one of many clients behind one address.
 func (d *doors) flooded(c *conn) {
-	now := time.Now()
 	d.mu.Lock()
 	again := c.flooded
 	c.flooded = true
-	holder, relay := c.entry.Holder()
-	if old := d.entries.Oldest(c.entry); !again && !relay && (old == nil || now.Sub(old.Value.since) < lasting) {
-		d.waits.add(holder, now)
+	holder, exempt := c.entry.Holder()
+	if !again && !exempt && d.entries.Oldest(c.entry) == nil {
+		d.waits.add(holder, time.Now())
 	}
 	d.mu.Unlock()
 	if again {
@@ -83,6 +79,17 @@ func (d *doors) flooded(c *conn) {
 	d.warn("a connection is closed because its client opens streams too fast; if it is a proxy with many clients, raise downstream.max_streams_per_connection",
 		"peer", PeerName(c.RemoteAddr()), "holder", holder)
 	c.Close()
+}
+
+// acknowledged takes note that a stream of a connection has acknowledged something: it is of use. Others of its client
+// are displaced first, and it vouches for them.
+func (c *conn) acknowledged() {
+	if c == nil || c.ofUse.Swap(true) {
+		return
+	}
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
+	c.doors.entries.Renounce(c.entry, false)
 }
 
 // waiting reports whether a connection is closed because of its streams, or its client has to wait with new ones.

@@ -307,13 +307,13 @@ func TestFloodsEnd(t *testing.T) {
 	})
 }
 
-// TestOldConnectionsVouch: if another connection of the client has lasted a minute, only the one that floods is closed.
-func TestOldConnectionsVouch(t *testing.T) {
-	sharing(t, ServerConfig{}, func(t *testing.T, h hosts, s *Server, seen *endings) {
+// TestConnectionsOfUseVouch: if another connection of the client has acknowledged something, however young it is, only
+// the one that floods is closed.
+func TestConnectionsOfUseVouch(t *testing.T) {
+	sharing(t, ServerConfig{MaxNamesOfAll: 1}, func(t *testing.T, h hosts, _ *Server, seen *endings) {
 		beside := h.connect(t, "192.0.2.1")
 		defer beside.Close()
-		open(t, beside)
-		time.Sleep(lasting)
+		useful(t, open(t, beside))
 		flood := h.connect(t, "192.0.2.1")
 		defer flood.Close()
 		for range 1000 {
@@ -325,9 +325,26 @@ func TestOldConnectionsVouch(t *testing.T) {
 			}
 		}
 		if end := endOf(open(t, beside)); end != nil || seen.of(ClosedFlood) != 1 {
-			t.Errorf("a stream on the old connection: %v; %v", end, seen.counts)
+			t.Errorf("a stream on the other connection: %v; %v", end, seen.counts)
 		}
 	})
+}
+
+// useful has a stream acknowledge a response, which is that there is room for one name only.
+func useful(t *testing.T, stream ads) {
+	t.Helper()
+	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesSubscribe: []string{"a", "b"}}
+	if err := stream.Send(req); err != nil {
+		t.Fatal(err)
+	}
+	r, err := stream.Recv()
+	if err == nil {
+		err = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: req.TypeUrl, ResponseNonce: r.GetNonce()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
 }
 
 // TestWaitsAreBounded: of very many who have to wait the first are forgotten, and all are in time.

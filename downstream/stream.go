@@ -223,6 +223,7 @@ func (st *stream) receiveAll() (err error) {
 		st.server.observer.ClientRequest(note.Type, note.Kind)
 		st.tellRefusals(news)
 		if note.Kind == session.AckRequest {
+			st.conn.acknowledged()
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		st.follow.judged(note)

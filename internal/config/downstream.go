@@ -84,7 +84,7 @@ type Downstream struct {
 	// MaxStreamsPerConnection is how many streams one connection may have open. A
 	// connection that opens more in a burst, or afterwards more than a tenth of
 	// it each second, is closed, and its client has to wait for 10 seconds unless
-	// another connection of it has lasted a minute (VALID-8).
+	// another connection of it has acknowledged something (VALID-8).
 	// Default: 1000.
 	MaxStreamsPerConnection int `yaml:"max_streams_per_connection"`
 
