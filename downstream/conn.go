@@ -30,7 +30,8 @@ type conn struct {
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu
 
-	ofUse atomic.Bool // a stream of it has acknowledged something
+	ofUse         atomic.Bool  // a stream of it has acknowledged something
+	began, gaveUp atomic.Int64 // streams that its client has opened, and reset
 
 	// Guarded by doors.mu.
 	entry   *share.Entry[*conn]
@@ -76,6 +77,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.flow.close()
+	c.doors.quit(c)
 	c.doors.left(c)
 	return err
 }

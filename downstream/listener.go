@@ -22,6 +22,7 @@ type doors struct {
 	listeners []*door
 	entries   share.Ledger[*conn]
 	waits     waits          // of those who open streams too fast
+	wasted    wasted         // over the connections of each holder
 	fresh     map[*conn]bool // those whose handshake is not finished
 	shut      bool
 
@@ -145,6 +146,7 @@ func (d *doors) displace(conns []*conn, config *ServerConfig) {
 		d.observer.ClientConnectionClosed(ClosedDisplaced)
 		d.warn("downstream.listen: there are as many connections as there may be, and the newest one of the client that has most is closed for one that has fewer; "+config.MoreConnections,
 			"max_connections", config.MaxConnections, "peer", PeerName(c.RemoteAddr()))
+		c.began.Store(0) // it is not its client that quits
 		c.Close()
 	}
 }

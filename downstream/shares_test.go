@@ -330,6 +330,61 @@ func TestConnectionsOfUseVouch(t *testing.T) {
 	})
 }
 
+// TestFloodsOverManyConnections: streams for nothing count over all connections of a client, whether they are reset or
+// their connection is closed. Who only opens many, over many connections, is not meant.
+func TestFloodsOverManyConnections(t *testing.T) {
+	sharing(t, ServerConfig{}, func(t *testing.T, h hosts, _ *Server, seen *endings) {
+		for i := range 8 { // 8 × 50 of a bucket of 100
+			fleet := h.connect(t, "198.51.100.1")
+			defer fleet.Close()
+			for range 50 {
+				if end := endOf(open(t, fleet)); end != nil {
+					t.Fatalf("connection %d of many that stay: %v", i, end)
+				}
+			}
+		}
+		for _, resets := range []bool{true, false} {
+			address := map[bool]string{true: "192.0.2.1", false: "192.0.2.2"}[resets]
+			before := seen.of(ClosedFlood)
+			for range 4 {
+				conn := h.connect(t, address)
+				for range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					_, _ = discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx) // it may be refused
+					synctest.Wait()
+					if resets {
+						cancel()
+					}
+					defer cancel()
+				}
+				conn.Close()
+				synctest.Wait()
+			}
+			if seen.of(ClosedFlood) == before || seen.of(ClosedWaiting) == 0 {
+				t.Errorf("resets: %v; closed: %v", resets, seen.counts)
+			}
+		}
+	})
+}
+
+// TestWastedIsBounded: of very many who open streams for nothing some are forgotten, and all are in time.
+func TestWastedIsBounded(t *testing.T) {
+	var w wasted
+	now := time.Now()
+	for i := range maxWaits + 10 {
+		w.add(fmt.Sprint(i), 1, 100, now)
+	}
+	if len(w.by) != maxWaits {
+		t.Errorf("%d are remembered", len(w.by))
+	}
+	if now = now.Add(refillIn); w.add("new", 100, 100, now) || len(w.by) != 1 || !w.much("new", 100, now) || !w.add("new", 1, 100, now) {
+		t.Errorf("later %d are remembered", len(w.by))
+	}
+	if w.add("new", 50, 100, now.Add(refillIn/2)) || w.much("new", 100, now.Add(refillIn)) {
+		t.Error("it is not forgotten in time")
+	}
+}
+
 // useful has a stream acknowledge a response, which is that there is room for one name only.
 func useful(t *testing.T, stream ads) {
 	t.Helper()
