@@ -138,6 +138,8 @@ func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) 
 		return ctx, nil
 	}
 	if t, ok := p.AuthInfo.(tag); ok && t.conn != nil && s.doors.waiting(t.conn) {
+		s.observer.ClientDisconnected("", mustWait)
+		s.full.warn(s.log, string(mustWait), "clients are refused: they, or others of the same address or identity, have opened streams too fast, and have to wait", "reason", mustWait, "peer", PeerName(p.Addr))
 		return ctx, errFlood
 	}
 	return ctx, nil
@@ -160,7 +162,7 @@ func (d *doors) flooded(c *conn) {
 		return
 	}
 	d.observer.ClientConnectionClosed(ClosedFlood)
-	d.warn("a connection is closed because its client opens streams too fast; if it is a proxy with many clients, raise downstream.max_streams_per_connection",
+	d.warn(ClosedFlood, "a connection is closed because its client opens streams too fast; if it is a proxy with many clients, raise downstream.max_streams_per_connection",
 		"peer", PeerName(c.RemoteAddr()), "holder", holder)
 	c.Close()
 }

@@ -134,7 +134,7 @@ func (d *doors) enter(c *conn) bool {
 		d.observer.ClientConnectionClosed(ClosedWaiting)
 	case open && !in:
 		d.observer.ClientConnectionClosed(ClosedTooMany)
-		d.warn("downstream.listen: there are as many connections as there may be, and more are closed at once, so that these clients try another replica; "+config.MoreConnections,
+		d.warn(ClosedTooMany, "downstream.listen: there are as many connections as there may be, and more are closed at once, so that these clients try another replica; "+config.MoreConnections,
 			"max_connections", config.MaxConnections)
 	}
 	return in
@@ -144,7 +144,7 @@ func (d *doors) enter(c *conn) bool {
 func (d *doors) displace(conns []*conn, config *ServerConfig) {
 	for _, c := range conns {
 		d.observer.ClientConnectionClosed(ClosedDisplaced)
-		d.warn("downstream.listen: there are as many connections as there may be, and the newest one of the client that has most is closed for one that has fewer; "+config.MoreConnections,
+		d.warn(ClosedDisplaced, "downstream.listen: there are as many connections as there may be, and the newest one of the client that has most is closed for one that has fewer; "+config.MoreConnections,
 			"max_connections", config.MaxConnections, "peer", PeerName(c.RemoteAddr()))
 		c.began.Store(0) // it is not its client that quits
 		c.Close()
@@ -154,11 +154,13 @@ func (d *doors) displace(conns []*conn, config *ServerConfig) {
 // exhausted says that nobody can be let in although there is room: something else has taken the
 // descriptors. gRPC tries again.
 func (d *doors) exhausted(err error) {
-	d.warn("downstream.listen: no file descriptor is left to accept clients; raise LimitNOFILE (ulimit -n), or lower downstream.max_connections", "err", err)
+	d.warn("descriptors", "downstream.listen: no file descriptor is left to accept clients; raise LimitNOFILE (ulimit -n), or lower downstream.max_connections", "err", err)
 }
 
 // warn says that clients are not let in, now and then.
-func (d *doors) warn(text string, args ...any) { d.seldom.warn(d.log, text, args...) }
+func (d *doors) warn(reason ClosedFor, text string, args ...any) {
+	d.seldom.warn(d.log, string(reason), text, args...)
+}
 
 // settled takes note that the handshake of a connection is over, however it ended.
 func (d *doors) settled(c *conn) {

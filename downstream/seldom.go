@@ -6,27 +6,37 @@ import (
 	"time"
 )
 
-// seldom is a warning about clients that are not let in. They come back again and again, so the log says it now and
-// then, and how often it was not said.
+// seldom are warnings about clients that are not let in. They come back again and again, so for each reason the log says
+// it now and then, and how often it was not said.
 type seldom struct {
-	mu     sync.Mutex
-	warned time.Time
-	more   int // since then
+	mu   sync.Mutex
+	said map[string]said
+}
+
+// said is when there was a warning for a reason, and how many there would have been since then.
+type said struct {
+	at   time.Time
+	more int
 }
 
 // warnEvery is how often the log says that clients are not let in, while they come back.
 const warnEvery = time.Minute
 
-func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
+// warn warns for a reason, of which there are few.
+func (s *seldom) warn(log *slog.Logger, reason, text string, args ...any) {
 	s.mu.Lock()
-	more, due := s.more, time.Since(s.warned) >= warnEvery
+	if s.said == nil {
+		s.said = make(map[string]said)
+	}
+	last := s.said[reason]
+	due := time.Since(last.at) >= warnEvery
 	if due {
-		s.more, s.warned = 0, time.Now()
+		s.said[reason] = said{at: time.Now()}
 	} else {
-		s.more++
+		s.said[reason] = said{last.at, last.more + 1}
 	}
 	s.mu.Unlock()
 	if due {
-		log.Warn(text, append(args, "more_since_last", more)...)
+		log.Warn(text, append(args, "more_since_last", last.more)...)
 	}
 }

@@ -40,7 +40,7 @@ func displace(streams []served) {
 func (s *Server) turnAway(protocol string, peer *session.Peer, end *session.End) error {
 	if end.Reason != session.ShuttingDown {
 		s.observer.ClientDisconnected(protocol, end.Reason)
-		s.full.warn(s.log, "clients are refused: "+end.Message, "reason", end.Reason, "protocol", protocol, "peer", peer.Address, "identity", peer.Identity)
+		s.full.warn(s.log, string(end.Reason), "clients are refused: "+end.Message, "reason", end.Reason, "protocol", protocol, "peer", peer.Address, "identity", peer.Identity)
 	}
 	return statusOf(end).Err()
 }

@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -282,8 +283,8 @@ func TestFloodsEnd(t *testing.T) {
 		if seen.of(ClosedFlood) != 1 {
 			t.Fatalf("closed: %v", seen.counts)
 		}
-		if end := endOf(open(t, beside)); end.Code() != codes.ResourceExhausted {
-			t.Errorf("a stream on another connection of the client: %v", end)
+		if end := endOf(open(t, beside)); end.Code() != codes.ResourceExhausted || seen.ends[mustWait] == 0 {
+			t.Errorf("a stream on another connection of the client: %v; counted: %v", end, seen.ends)
 		}
 		for _, stream := range []ads{old, fine, open(t, victim)} {
 			if end := endOf(stream); end != nil {
@@ -400,6 +401,24 @@ func useful(t *testing.T, stream ads) {
 		t.Fatal(err)
 	}
 	synctest.Wait()
+}
+
+// TestWarningsDoNotHideEachOther: each reason has a line of its own, and they say how often they were not said.
+func TestWarningsDoNotHideEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		var s seldom
+		for range 3 {
+			s.warn(log, "a", "first")
+			s.warn(log, "b", "second")
+		}
+		time.Sleep(warnEvery)
+		s.warn(log, "b", "third")
+		if got := out.String(); strings.Count(got, "\n") != 3 || !strings.Contains(got, "msg=first more_since_last=0") || !strings.Contains(got, "msg=third more_since_last=2") {
+			t.Error(got)
+		}
+	})
 }
 
 // TestWaitsAreBounded: of very many who have to wait the first are forgotten, and all are in time.
