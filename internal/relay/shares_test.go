@@ -48,13 +48,19 @@ func TestOwners(t *testing.T) {
 func TestTypesOfExemptClientsStay(t *testing.T) {
 	gr := &group{}
 	url := func(i int) cache.TypeURL { return cache.TypeURL(fmt.Sprintf("type.googleapis.com/x.T%d", i)) }
+	ask := func(i int, client session.Peer) *member {
+		m, _, end := gr.ask(url(i), client)
+		if end != nil {
+			t.Fatal(end)
+		}
+		return m
+	}
 	var many []*member
 	for i := range maxKinds {
-		m, _, _ := gr.ask(url(i), session.Peer{Holder: "192.0.2.1"})
-		many = append(many, m)
+		many = append(many, ask(i, session.Peer{Holder: "192.0.2.1"}))
 	}
-	gr.ask(url(maxKinds-1), session.Peer{Holder: "127.0.0.1", Relay: true, Local: true})
-	gr.ask(url(maxKinds-2), session.Peer{Holder: "192.0.2.2"})
+	ask(maxKinds-1, session.Peer{Holder: "127.0.0.1", Relay: true, Local: true})
+	ask(maxKinds-2, session.Peer{Holder: "192.0.2.2"})
 	gr.forget(many[maxKinds-2])
 	_, gone, end := gr.ask(url(maxKinds), session.Peer{Holder: "192.0.2.3"})
 	if end != nil || len(gone) != 1 || gone[0].client != many[maxKinds-3] {
