@@ -40,16 +40,16 @@ func TestCallsWithoutARequest(t *testing.T) {
 				defer many.Close()
 				defer other.Close()
 				first, second := halfCall(t, many, method), halfCall(t, many, method)
-				if end := endOf(halfCall(t, many, method)); end.Code() != codes.ResourceExhausted || seen.ends[session.StreamsFull] != 1 {
+				if end := endOf(halfCall(t, many, method)); end.Code() != codes.ResourceExhausted || seen.ended(session.StreamsFull) != 1 {
 					t.Errorf("one too many: %v; counted: %v", end, seen.ends)
 				}
 				fine := open(t, other)
-				if end := endOf(second); end.Code() != codes.ResourceExhausted || seen.ends[session.DisplacedStream] != 1 {
+				if end := endOf(second); end.Code() != codes.ResourceExhausted || seen.ended(session.DisplacedStream) != 1 {
 					t.Errorf("displaced: %v; counted: %v", end, seen.ends)
 				}
 				time.Sleep(requestWithin)
 				synctest.Wait()
-				if end := endOf(first); end.Code() != codes.ResourceExhausted || seen.ends[session.OverLimit] != 1 {
+				if end := endOf(first); end.Code() != codes.ResourceExhausted || seen.ended(session.OverLimit) != 1 {
 					t.Errorf("after %v: %v; counted: %v", requestWithin, end, seen.ends)
 				}
 				if end := endOf(fine); end != nil {

@@ -63,6 +63,13 @@ func (e *endings) ClientDisconnected(_ string, reason session.Reason) {
 	e.ends[reason]++
 }
 
+// ended is how many ended for a reason.
+func (e *endings) ended(reason session.Reason) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ends[reason]
+}
+
 func (e *endings) ClientNamesRefused(_ session.Reason, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,7 +146,7 @@ func TestStreamsAreShared(t *testing.T) {
 		if end := endOf(all[0]); end != nil {
 			t.Errorf("an older one: %v", end)
 		}
-		if seen.ends[session.StreamsFull] != 1 || seen.ends[session.DisplacedStream] != 1 {
+		if seen.ended(session.StreamsFull) != 1 || seen.ended(session.DisplacedStream) != 1 {
 			t.Errorf("counted: %v", seen.ends)
 		}
 	})
@@ -175,7 +182,7 @@ func TestNamesAreShared(t *testing.T) {
 		if end := endOf(fine); end != nil {
 			t.Errorf("a newcomer: %v", end)
 		}
-		if end := endOf(second); end.Code() != codes.ResourceExhausted || seen.ends[session.DisplacedNames] != 1 {
+		if end := endOf(second); end.Code() != codes.ResourceExhausted || seen.ended(session.DisplacedNames) != 1 {
 			t.Errorf("the newest stream of the other client: %v", end)
 		}
 		if n := s.Summary().Names; n != 9 {
@@ -210,10 +217,10 @@ func TestNamesOfSotWAreShared(t *testing.T) {
 				t.Errorf("who takes all: %v", end)
 			}
 		}
-		if end := ask(conns[1], 6); end.Code() != codes.ResourceExhausted || seen.ends[session.NamesFull] != 1 || seen.ends[session.DisplacedNames] != 0 {
+		if end := ask(conns[1], 6); end.Code() != codes.ResourceExhausted || seen.ended(session.NamesFull) != 1 || seen.ended(session.DisplacedNames) != 0 {
 			t.Errorf("6 names: %v, ended: %v", end, seen.ends)
 		}
-		if end := ask(conns[1], 5); end != nil || seen.ends[session.DisplacedNames] != 1 {
+		if end := ask(conns[1], 5); end != nil || seen.ended(session.DisplacedNames) != 1 {
 			t.Errorf("5 names: %v, ended: %v", end, seen.ends)
 		}
 	})
@@ -257,7 +264,7 @@ func TestMemoryPressure(t *testing.T) {
 		if err := old.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesSubscribe: []string{"a"}}); err != nil {
 			t.Error(err)
 		}
-		if end := endOf(old); end != nil || seen.ends[session.MemoryPressure] != 1 {
+		if end := endOf(old); end != nil || seen.ended(session.MemoryPressure) != 1 {
 			t.Errorf("an old stream: %v; %v", end, seen.ends)
 		}
 	})
@@ -283,7 +290,7 @@ func TestFloodsEnd(t *testing.T) {
 		if seen.of(ClosedFlood) != 1 {
 			t.Fatalf("closed: %v", seen.counts)
 		}
-		if end := endOf(open(t, beside)); end.Code() != codes.ResourceExhausted || seen.ends[mustWait] == 0 {
+		if end := endOf(open(t, beside)); end.Code() != codes.ResourceExhausted || seen.ended(mustWait) == 0 {
 			t.Errorf("a stream on another connection of the client: %v; counted: %v", end, seen.ends)
 		}
 		for _, stream := range []ads{old, fine, open(t, victim)} {
