@@ -53,9 +53,17 @@ func newConn(raw net.Conn, d *doors) *conn {
 
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.Conn.Read(b[:c.atMost(len(b))])
 	c.arrived(b[:n])
 	return n, err
+}
+
+// atMost returns how many of n bytes may be read next. Below TLS everything may.
+func (c *conn) atMost(n int) int {
+	if c.plain {
+		return c.flow.atMost(n)
+	}
+	return n
 }
 
 func (c *conn) arrived(b []byte) {
@@ -87,7 +95,7 @@ func (c *conn) Close() error {
 // without this method it would keep one of readBuffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	if c.reader != nil {
-		b, n, err := c.reader.read(size, pool)
+		b, n, err := c.reader.read(c.atMost(size), pool)
 		if err == nil {
 			c.arrived((*b)[:n])
 		}

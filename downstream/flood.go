@@ -190,6 +190,7 @@ func (d *doors) waiting(c *conn) bool {
 func (d *doors) identified(c *conn, info credentials.AuthInfo) error {
 	var client session.Peer
 	identify(&client, c.RemoteAddr(), info, d.now().Relays)
+	c.flow.name(client.Holder)
 	d.mu.Lock()
 	waits := !client.Relay && d.waits.has(client.Holder, time.Now())
 	d.entries.Move(c.entry, client.Holder, client.Relay)

@@ -131,7 +131,7 @@ type inbox struct {
 }
 
 func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
-	defer in.from.takenIn()
+	defer in.from.takenIn(data.Len())
 	in.request, in.refused = nil, nil
 	if size := data.Len(); size > in.limit {
 		in.refused = tooLarge(size, in.limit)

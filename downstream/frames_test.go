@@ -108,6 +108,7 @@ func BenchmarkArrived(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f.arrived(wire.Bytes())
+		f.takenIn(1, len(ack))
 	}
 	if f.reading.used() != 0 {
 		b.Error("it counts")

@@ -1,8 +1,9 @@
 package downstream
 
 import (
-	"encoding/binary"
+	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
@@ -10,72 +11,65 @@ import (
 
 // inflight accounts for the memory of requests that clients have begun to send and that are not taken
 // in yet (VALID-8). gRPC keeps the parts of a request until it is whole, and many streams can each be
-// one byte short of that. At the bound, reading waits, and nobody is refused. It knows no clock, and its
-// user has a lock.
+// one byte short of that. When there is no room, reading waits, and nobody is refused. It knows no clock,
+// and its user has a lock.
 //
-// Connections may use up half of the bound together. Above that they wait, except for one at a time, to
-// which the other half belongs: so requests go on to their ends one after the other, and the bound holds.
+// One half of the bound belongs to one connection, which has its turn. The rest of the connections share
+// the other half, and a connection that has to wait for it gets the next turn but for those before it. So
+// requests go on to their ends one after the other, and the bound holds.
 type inflight struct {
 	bound int // bytes
 	used  int
 
 	holders map[*holder]bool // the connections that use something
-	waiting []*holder        // in order
-	waits   period           // in which some wait, if some do
-	// going is the connection that goes on while the others wait, and goal the stream for whose request
-	// it was chosen: among those that waited, the one with the least to come.
-	going *holder
-	goal  uint32
+	waiting []*holder        // in the order of their turns
+	turn    turn
+}
+
+// turn is one connection's. It is over when the connection uses no more than before, since then what it
+// was to send is taken in, or ended.
+type turn struct {
+	of    *holder   // nil: nobody's
+	had   int       // bytes that it used before
+	until time.Time // when its requests are ended; zero until the next tick
 }
 
 // holder is what one connection uses.
 type holder struct {
+	name    string // whose connection it is: turns go round between names
 	used    int
 	parts   map[uint32]*part // by stream
 	streams map[uint32]func(*session.End)
+	loose   atomic.Int64 // bytes of small requests that came whole and are not taken in
 
 	at     uint32    // the stream whose bytes came last
+	within bool      // a frame has begun and is not complete
 	waits  bool      // it is among the waiting
-	since  time.Time // when it began to wait
-	pardon int       // bytes that it may read although it would have to wait
+	since  time.Time // when it began to wait, or was pardoned
+	pardon bool      // it may read a few bytes although it has to wait
 	wake   chan struct{}
 	closed bool
 }
 
-// part is what a stream's request uses that is not taken in. It begins when a read ends within a request.
-type part struct {
-	header [5]byte // gRPC's, of the request in progress
-	have   int     // bytes of it that have come
-	left   int     // bytes of the request that come after it
-	half   int     // bytes of memory for the request in progress
-	whole  int     // bytes of memory for requests that are whole
-
-	last  time.Time // when bytes came, or their connection could be read again
-	from  time.Time // since when the client is measured, while others wait
-	of    int       // the number of that period
-	got   int       // bytes since then
-	ended bool      // its stream has ended, and what still comes is thrown away
-}
-
-// period is one of the times in which connections wait.
-type period struct {
-	number int
-	since  time.Time
-}
-
 // The bounds that have no setting.
 const (
-	// readFreely is what a connection may use without ever waiting, so that ACKs and other small requests
-	// pass. It has room for the longest frame.
+	// readFreely is what a connection may use without waiting while there is room for small requests. It has
+	// room for the longest frame. Without room it may use readAlways, and complete a frame.
 	readFreely = 20 << 10
+	readAlways = 1 << 10
+	// looseMost is for how many bytes of small requests a connection is not looked at, if they come whole.
+	looseMost = 2 << 10
 	// A request in progress is ended that receives less than slowBytes in slowAfter while others wait, or
-	// nothing for silentAfter.
+	// nothing for silentAfter. A turn lasts as long as slowAfter, and a second more for each slowTurn bytes
+	// of the request that are to come.
 	slowBytes   = 64 << 10
 	slowAfter   = 10 * time.Second
+	slowTurn    = 1 << 20
 	silentAfter = 30 * time.Second
-	// pardonAfter is when a connection that waits may read one frame, so that gRPC's keepalive, which sees
+	// pardonAfter is when a connection that waits may read pardonBytes, so that gRPC's keepalive, which sees
 	// only what was read, does not close it.
 	pardonAfter = 15 * time.Second
+	pardonBytes = 64
 	// partWeight is what a part takes itself.
 	partWeight = 256
 )
@@ -88,31 +82,14 @@ func newHolder() *holder {
 	return &holder{parts: make(map[uint32]*part), streams: make(map[uint32]func(*session.End)), wake: make(chan struct{}, 1)}
 }
 
-// weigh returns what gRPC takes for a frame beyond its bytes: small ones have an allocation each, and
-// others a buffer of one of two sizes.
-func weigh(frame int) int {
-	const each = 64
-	switch {
-	case frame == 0: // it was weighed before
-		return 0
-	case frame <= 1<<10:
-		return each
-	case frame <= 4<<10:
-		return each + 4<<10 - frame
+// passes reports whether b, where a request begins, needs no part: the few small requests that a client
+// usually sends at once. Its user needs no lock.
+func (h *holder) passes(b []byte) bool {
+	if h.loose.Load()+int64(len(b)) > looseMost || !wholeRequests(b) {
+		return false
 	}
-	return each + max(16<<10-frame, 0)
-}
-
-// wholeRequests reports whether b consists of whole requests.
-func wholeRequests(b []byte) bool {
-	for len(b) >= 5 {
-		n := int64(binary.BigEndian.Uint32(b[1:]))
-		if n > int64(len(b)-5) {
-			return false
-		}
-		b = b[5+n:]
-	}
-	return len(b) == 0
+	h.loose.Add(int64(len(b)))
+	return true
 }
 
 // piece takes note of bytes that were read for a stream. frame is the length of a frame that begins, or 0.
@@ -122,18 +99,23 @@ func (a *inflight) piece(h *holder, stream uint32, frame int, b []byte, now time
 	}
 	p := h.parts[stream]
 	if p == nil {
-		if wholeRequests(b) {
+		if h.passes(b) {
 			return
 		}
-		p = &part{of: a.waits.number, from: now}
+		p = &part{from: now}
 		h.parts[stream] = p
 		a.holders[h] = true
 		a.add(h, partWeight)
 	}
 	p.last = now
-	p.measure(a.waits)
 	if p.ended {
 		return
+	}
+	if h.streams[stream] == nil {
+		if p.early += len(b); p.early > window { // gRPC knows no such stream, and throws it away
+			a.end(h, stream)
+			return
+		}
 	}
 	h.at = stream
 	p.got += len(b)
@@ -143,36 +125,6 @@ func (a *inflight) piece(h *holder, stream uint32, frame int, b []byte, now time
 		n := p.take(b)
 		a.add(h, n)
 		b = b[n:]
-		if p.half == 0 {
-			a.reached(h, stream)
-		}
-	}
-}
-
-// take takes what b has of the request in progress, and returns how much that is.
-func (p *part) take(b []byte) int {
-	n := 0
-	if p.have < len(p.header) {
-		n = copy(p.header[p.have:], b)
-		p.have += n
-		p.left = int(binary.BigEndian.Uint32(p.header[1:])) // which holds once all of it is there
-	}
-	if p.have == len(p.header) {
-		m := min(p.left, len(b)-n)
-		p.left -= m
-		n += m
-	}
-	p.half += n
-	if p.have == len(p.header) && p.left == 0 {
-		p.whole, p.half, p.have = p.whole+p.half, 0, 0
-	}
-	return n
-}
-
-// reached is called when the request in progress of a stream is no more: another connection may go on.
-func (a *inflight) reached(h *holder, stream uint32) {
-	if a.going == h && a.goal == stream {
-		a.going = nil
 	}
 }
 
@@ -181,51 +133,80 @@ func (a *inflight) add(h *holder, n int) {
 	a.used += n
 }
 
-// over takes note that the client sends nothing more on a stream. What is whole is still to be taken in.
+// free takes note that n bytes are used no more. Others may go on.
+func (a *inflight) free(h *holder, n int) {
+	a.add(h, -n)
+	if h.used <= a.turn.had {
+		a.pass(h)
+	}
+	a.goOn()
+}
+
+// pass ends the turn of a connection, if it has it.
+func (a *inflight) pass(h *holder) {
+	if a.turn.of == h {
+		a.turn = turn{}
+	}
+}
+
+// over takes note that the client sends nothing more on a stream. What is whole is still to be taken in, if
+// there is somebody to do it.
 func (a *inflight) over(h *holder, stream uint32) {
-	if p := h.parts[stream]; p != nil {
-		a.drop(h, stream, p.whole > 0 && !p.ended)
+	p := h.parts[stream]
+	switch {
+	case p == nil:
+	case p.ended, p.whole == 0, h.streams[stream] == nil:
+		a.drop(h, stream)
+	default:
+		half := p.half
+		p.half, p.have, p.length = 0, 0, 0
+		a.free(h, half)
 	}
 }
 
-// takenIn takes note that the requests of a stream that were whole are taken in.
-func (a *inflight) takenIn(h *holder, stream uint32) {
+// takenIn takes note that a request of n bytes of a stream that was whole is taken in, gRPC's header
+// included. What its frames took is known for all together only.
+func (a *inflight) takenIn(h *holder, stream uint32, n int) {
 	p := h.parts[stream]
-	if p == nil || p.ended {
-		return
-	}
-	whole := p.whole
-	p.whole = 0
-	a.add(h, -whole)
-	if p.half == 0 {
-		a.drop(h, stream, false)
-	}
-	a.goOn()
-}
-
-// drop forgets the request in progress of a stream, and the rest, unless what is whole stays.
-func (a *inflight) drop(h *holder, stream uint32, whole bool) {
-	p := h.parts[stream]
-	a.add(h, -p.half)
-	p.half, p.have = 0, 0
-	if !whole {
-		if !p.ended {
-			a.add(h, -p.whole)
+	if p != nil && p.came > 0 {
+		m := min(n, p.came)
+		weight := int(int64(p.whole) * int64(m) / int64(p.came))
+		p.came -= m
+		p.whole -= weight
+		n -= m
+		if p.whole == 0 && p.half == 0 && !p.ended {
+			a.add(h, -weight)
+			a.drop(h, stream)
+		} else {
+			a.free(h, weight)
 		}
-		a.add(h, -partWeight)
-		delete(h.parts, stream)
 	}
-	a.reached(h, stream)
-	a.goOn()
+	h.passed(n)
+}
+
+// passed takes note that n bytes which needed no part are taken in. What was compressed is longer now.
+func (h *holder) passed(n int) {
+	for {
+		was := h.loose.Load()
+		if h.loose.CompareAndSwap(was, max(was-int64(n), 0)) {
+			return
+		}
+	}
+}
+
+// drop forgets the part of a stream.
+func (a *inflight) drop(h *holder, stream uint32) {
+	p := h.parts[stream]
+	delete(h.parts, stream)
+	a.free(h, partWeight+p.half+p.whole)
 }
 
 // end makes what still comes of a stream count for nothing: gRPC throws it away.
 func (a *inflight) end(h *holder, stream uint32) {
 	p := h.parts[stream]
-	a.add(h, -p.half-p.whole)
-	p.half, p.whole, p.ended = 0, 0, true
-	a.reached(h, stream)
-	a.goOn()
+	was := p.half + p.whole
+	p.half, p.whole, p.came, p.ended = 0, 0, 0, true
+	a.free(h, was)
 }
 
 // join takes note of a stream, and of how it is ended; leave that it has ended.
@@ -242,83 +223,84 @@ func (a *inflight) leave(h *holder, stream uint32) {
 	case p.half > 0:
 		a.end(h, stream)
 	default:
-		a.drop(h, stream, false)
+		a.drop(h, stream)
 	}
 }
 
 // close takes note that a connection is closed.
 func (a *inflight) close(h *holder) {
 	h.closed = true
-	a.used -= h.used
-	h.used = 0
 	clear(h.parts)
 	clear(h.streams)
 	delete(a.holders, h)
-	if a.going == h {
-		a.going = nil
-	}
-	a.awaken(h)
-	a.goOn()
+	a.readOn(h)
+	h.goOn()
+	a.free(h, h.used)
 }
 
 // alone reports whether a connection uses more than it may, whatever the others do.
 func (a *inflight) alone(h *holder) bool { return h.used > a.bound/2 }
 
-// held reports whether the reading of a connection has to wait.
-func (a *inflight) held(h *holder) bool {
-	switch {
-	case h.closed, h.used <= readFreely:
-		return false
-	case a.alone(h), a.used > a.bound:
-		return true
+// rest is what the connections use whose turn it is not.
+func (a *inflight) rest() int {
+	if a.turn.of == nil {
+		return a.used
 	}
-	return a.used > a.bound/2 && a.going != h
+	return a.used - a.turn.of.used
 }
 
-// excused reports whether it is the doing of others that nothing comes from a connection.
-func (a *inflight) excused(h *holder) bool { return h.waits && !a.alone(h) && a.going != h }
-
-// mayRead reports whether the connection may be read on after n bytes that came. Otherwise its user waits
-// for wake, and asks again with n = 0.
-func (a *inflight) mayRead(h *holder, n int, now time.Time) bool {
-	if h.pardon -= n; h.pardon > 0 {
+// held reports whether the reading of a connection has to wait. Of the half for all, large requests leave
+// a quarter to small ones.
+func (a *inflight) held(h *holder) bool {
+	switch half := a.bound / 2; {
+	case h.closed, h.used <= readAlways:
+		return false
+	case a.alone(h):
 		return true
+	case a.turn.of == h:
+		return false
+	case h.used <= readFreely:
+		return a.rest() > half && !h.within
+	default:
+		return a.rest() > half/4*3
 	}
-	h.pardon = 0
+}
+
+// mayRead reports whether the connection may be read on. Otherwise its user waits for wake, and asks again.
+// After a pardon it may read pardonBytes.
+func (a *inflight) mayRead(h *holder, now time.Time) (may, pardon bool) {
 	if a.held(h) && !h.waits {
-		if len(a.waiting) == 0 {
-			a.waits = period{a.waits.number + 1, now}
-		}
 		h.waits, h.since = true, now
 		a.waiting = append(a.waiting, h)
 		a.choose()
 	}
 	if a.held(h) {
-		return false
+		pardon, h.pardon = h.pardon, false
+		return pardon, pardon
 	}
-	a.awaken(h)
-	return true
+	a.readOn(h)
+	return true, false
 }
 
-// awaken takes a connection from among the waiting.
-func (a *inflight) awaken(h *holder) {
+// readOn takes a connection from among the waiting.
+func (a *inflight) readOn(h *holder) {
+	h.pardon = false
 	if h.waits {
 		h.waits = false
 		a.waiting = slices.DeleteFunc(a.waiting, func(w *holder) bool { return w == h })
 	}
-	h.goOn()
 }
 
-// goOn wakes connections that may be read again, as many as there is room for.
+// goOn wakes connections that may be read again, as many as there is room for; those for which there is
+// more are woken by the next tick.
 func (a *inflight) goOn() {
 	a.choose()
-	room := a.bound/2 - a.used
+	room := a.bound/2 - a.rest()
 	for _, h := range a.waiting {
-		switch {
-		case h == a.going:
-			h.goOn()
-		case a.alone(h):
-		case room >= 0:
+		if room < 0 {
+			return
+		}
+		if !a.held(h) {
 			h.goOn()
 			room -= readFreely
 		}
@@ -332,99 +314,141 @@ func (h *holder) goOn() {
 	}
 }
 
-// choose lets one connection go on while the others wait, if none does.
+// choose gives the turn to the next connection if it is nobody's. All others of the same name come after
+// the other names.
 func (a *inflight) choose() {
-	if a.going != nil || a.used <= a.bound/2 {
+	if a.turn.of != nil {
 		return
 	}
-	least := 0
-	for _, h := range a.waiting {
-		p := h.parts[h.at]
-		if p == nil || p.ended || a.alone(h) {
-			continue
-		}
-		if a.going == nil || p.left < least {
-			a.going, a.goal, least = h, h.at, p.left
-		}
+	i := slices.IndexFunc(a.waiting, func(h *holder) bool { return !a.alone(h) })
+	if i < 0 {
+		return
 	}
-	if a.going != nil {
-		a.going.goOn()
+	next := a.waiting[i]
+	a.turn = turn{of: next, had: next.used}
+	slices.SortStableFunc(a.waiting, func(x, y *holder) int {
+		return cmp.Compare(rank(x, next), rank(y, next))
+	})
+	next.goOn()
+}
+
+// rank is 0 for those of other names than that of the one whose turn it is.
+func rank(h, next *holder) int {
+	if h.name == next.name {
+		return 1
 	}
+	return 0
 }
 
 // slow is a request in progress that is to be ended.
 type slow struct {
-	end    func(*session.End)
-	silent bool // nothing came; otherwise too little while others waited
+	end func(*session.End)
+	why lateness
 }
 
-// tick looks for requests that do not go on, at most one of a connection each time, and lets connections
-// that have waited for long read one frame.
+// lateness is why.
+type lateness int
+
+const (
+	silent   lateness = iota // nothing came
+	dripping                 // too little came while others waited
+	turnOver                 // it was not complete at the end of its turn
+)
+
+// tick looks for requests that do not go on, and lets connections that have waited for long read a few bytes.
 func (a *inflight) tick(now time.Time) (found []slow) {
-	if len(a.waiting) == 0 {
-		a.waits = period{a.waits.number + 1, now}
-	}
+	late := a.late(now)
 	for h := range a.holders {
-		if stream, silent := h.slowest(now, a.waits, a.excused(h)); stream != 0 {
-			if end := h.streams[stream]; end != nil {
-				found = append(found, slow{end, silent})
-			}
-			a.giveUp(h, stream)
+		if h == late {
+			found = append(found, a.giveUp(h, h.all(), turnOver)...)
+			a.pass(h)
+		} else {
+			found = append(found, a.judge(h, now)...)
 		}
 		if h.waits && now.Sub(h.since) >= pardonAfter {
-			h.pardon = readFreely
-			a.awaken(h)
+			h.since, h.pardon = now, true
+			h.goOn()
 		}
 		if len(h.parts) == 0 {
 			delete(a.holders, h)
 		}
 	}
+	a.goOn()
 	return found
 }
 
-// giveUp lets go of a request that does not go on, and of the memory of its stream once that is silent.
-func (a *inflight) giveUp(h *holder, stream uint32) {
-	if h.parts[stream].ended {
-		a.drop(h, stream, false)
-	} else {
-		a.end(h, stream)
+// late returns the connection whose turn has lasted too long, or nil. A turn lasts while nobody else waits.
+func (a *inflight) late(now time.Time) *holder {
+	h := a.turn.of
+	if h == nil {
+		return nil
 	}
+	others := slices.ContainsFunc(a.waiting, func(w *holder) bool { return w != h })
+	if others && !a.turn.until.IsZero() {
+		if now.Before(a.turn.until) {
+			return nil
+		}
+		return h
+	}
+	left := 0
+	if p := h.parts[h.at]; p != nil {
+		left = p.left / slowTurn
+	}
+	a.turn.until = now.Add(slowAfter + time.Duration(left)*time.Second)
+	return nil
 }
 
-// slowest returns the stream whose request is to be ended, or 0: the one for which nothing has come for
-// longest. waits is the period in which others wait, and excused says that this connection does.
-func (h *holder) slowest(now time.Time, waits period, excused bool) (stream uint32, silent bool) {
-	for id, p := range h.parts {
-		p.measure(waits)
-		if excused || p.have == 0 && h.streams[id] != nil { // it is for the relay to read on, or to take in what is there
-			p.last, p.from, p.got = now, now, 0
+// judge ends the requests of a connection that do not go on. Of a connection that uses more than it may, it
+// ends only as many as have to go, since that one waits for itself.
+func (a *inflight) judge(h *holder, now time.Time) (found []slow) {
+	alone := a.alone(h)
+	excused := h.waits && !alone                              // it is the doing of others that nothing comes
+	calm := len(a.waiting) == 0 || a.turn.of == h && !h.waits // nobody waits, or its turn is measured
+	for _, id := range h.all() {
+		p := h.parts[id]
+		ours := excused || p.have == 0 && h.streams[id] != nil // it is for the relay to read on, or to take in what is there
+		if ours {
+			p.last = now
 		}
-		mute := now.Sub(p.last) >= silentAfter
-		if !mute && !p.drips(now) {
+		if ours || calm {
+			p.from, p.got = now, 0
+		}
+		why := dripping
+		switch {
+		case now.Sub(p.last) >= silentAfter:
+			why = silent
+		case !p.drips(now):
 			continue
 		}
-		if stream == 0 || p.last.Before(h.parts[stream].last) {
-			stream, silent = id, mute
+		found = append(found, a.giveUp(h, []uint32{id}, why)...)
+		if alone && !a.alone(h) {
+			break
 		}
 	}
-	return stream, silent
+	return found
 }
 
-// measure begins to measure the client when a period begins.
-func (p *part) measure(waits period) {
-	if p.of != waits.number {
-		p.of, p.from, p.got = waits.number, waits.since, 0
+// all returns the streams that have a part, first the one for which nothing has come for longest.
+func (h *holder) all() []uint32 {
+	ids := make([]uint32, 0, len(h.parts))
+	for id := range h.parts {
+		ids = append(ids, id)
 	}
+	slices.SortFunc(ids, func(x, y uint32) int { return h.parts[x].last.Compare(h.parts[y].last) })
+	return ids
 }
 
-// drips reports whether too little has come while others waited.
-func (p *part) drips(now time.Time) bool {
-	if now.Sub(p.from) < slowAfter {
-		return false
+// giveUp lets go of requests that do not go on, and of the memory of a stream that was ended before.
+func (a *inflight) giveUp(h *holder, streams []uint32, why lateness) (found []slow) {
+	for _, id := range streams {
+		if h.parts[id].ended {
+			a.drop(h, id)
+			continue
+		}
+		if end := h.streams[id]; end != nil {
+			found = append(found, slow{end, why})
+		}
+		a.end(h, id)
 	}
-	if p.got < slowBytes {
-		return true
-	}
-	p.from, p.got = now, 0
-	return false
+	return found
 }

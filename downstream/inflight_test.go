@@ -17,12 +17,12 @@ type desk struct {
 	t     *testing.T
 	in    *inflight
 	now   time.Time
-	ended map[string]bool // the requests that were ended: true if silent
+	ended map[string]lateness // the requests that were ended
 	most  int
 }
 
 func newDesk(t *testing.T, bound int) *desk {
-	return &desk{t: t, in: newInflight(bound), now: time.Unix(1, 0), ended: make(map[string]bool)}
+	return &desk{t: t, in: newInflight(bound), now: time.Unix(1, 0), ended: make(map[string]lateness)}
 }
 
 // sender is a stream on a connection, with a request of some size to send.
@@ -36,7 +36,13 @@ type sender struct {
 
 func (d *desk) sender(h *holder, id uint32, size int) *sender {
 	s := &sender{d: d, h: h, id: id, name: fmt.Sprintf("%p/%d", h, id), left: size}
-	d.in.join(h, id, func(e *session.End) { d.ended[s.name] = e == nil })
+	d.in.join(h, id, func(e *session.End) {
+		for why := range turnOver + 1 {
+			if e.Message == halfSent(why).Message {
+				d.ended[s.name] = why
+			}
+		}
+	})
 	return s
 }
 
@@ -59,25 +65,32 @@ func (s *sender) write(b []byte, n int) bool {
 		b = b[len(part):]
 		s.d.in.piece(s.h, s.id, len(part), part, s.d.now)
 	}
-	may := s.d.in.mayRead(s.h, n, s.d.now)
+	may, _ := s.d.in.mayRead(s.h, s.d.now)
 	s.d.most = max(s.d.most, s.d.in.used)
-	s.d.sum()
 	return may
 }
 
 // goesOn reports whether a sender that waited may go on now.
-func (s *sender) goesOn() bool { return s.d.in.mayRead(s.h, 0, s.d.now) }
+func (s *sender) goesOn() bool {
+	may, _ := s.d.in.mayRead(s.h, s.d.now)
+	return may
+}
+
+// over reports whether its request was ended.
+func (s *sender) over() bool {
+	_, ended := s.d.ended[s.name]
+	return ended
+}
+
+// taken says that the relay takes in the request, which has come.
+func (s *sender) taken(size int) { s.d.in.takenIn(s.h, s.id, size+grpcHeader) }
 
 // after lets time pass.
 func (d *desk) after(t time.Duration) {
 	for end := d.now.Add(t); d.now.Before(end); {
 		d.now = d.now.Add(lookEvery)
 		for _, s := range d.in.tick(d.now) {
-			if s.silent {
-				s.end(nil)
-			} else {
-				s.end(new(session.End))
-			}
+			s.end(halfSent(s.why))
 		}
 		d.sum()
 	}
@@ -109,42 +122,49 @@ func (d *desk) wants(what string, got, want bool) {
 	}
 }
 
+// of returns a connection of somebody's.
+func of(name string) *holder {
+	h := newHolder()
+	h.name = name
+	return h
+}
+
 // TestInflight_LastByte: requests that lack their last byte, on connections of their own, take no more than the
 // bound, and end when others wait. Those that wait go on then, and nobody else is ended.
 func TestInflight_LastByte(t *testing.T) {
 	d := newDesk(t, 64*mib)
 	var stuck []*sender
 	for range 2 {
-		s := d.sender(newHolder(), 1, 15*mib)
-		d.wants("there is room", s.begin(15*mib-1), true)
+		s := d.sender(newHolder(), 1, 11*mib)
+		d.wants("there is room", s.begin(11*mib-1), true)
 		stuck = append(stuck, s)
 	}
 	first := d.sender(newHolder(), 1, 10*mib)
-	d.wants("the first that has to wait is let go on", first.begin(3*mib), true)
+	d.wants("the first that has to wait has its turn", first.begin(3*mib), true)
 	second := d.sender(newHolder(), 1, 16*mib)
-	d.wants("the second waits", second.begin(mib), false)
+	d.wants("the second waits", second.begin(2*mib), false)
 	small := d.sender(newHolder(), 1, 15<<10)
 	d.wants("a small request passes", small.begin(15<<10-1), true)
 	for first.left > 0 {
 		d.after(lookEvery)
-		d.wants("the first goes on", first.send(min(first.left, mib)), true)
+		d.wants("the first goes on", first.send(min(first.left, 2*mib)), true)
 	}
-	d.in.takenIn(first.h, 1)
+	first.taken(10 * mib)
 	d.wants("then the second does", second.goesOn() && second.send(4*mib), true)
-	d.wants("a third waits", d.sender(newHolder(), 1, 16*mib).begin(mib), false)
-	for range slowAfter / lookEvery {
-		second.send(mib)
+	d.wants("a third waits", d.sender(newHolder(), 1, 16*mib).begin(3*mib), false)
+	for range 17 {
+		second.send(mib / 4)
 		d.after(lookEvery)
 	}
 	for _, s := range stuck {
-		if silent, ended := d.ended[s.name]; !ended || silent {
-			t.Errorf("what lacks its last byte: ended %v, silent %v", ended, silent)
+		if why, ended := d.ended[s.name]; !ended || why != dripping {
+			t.Errorf("what lacks its last byte: ended %v, why %v", ended, why)
 		}
 	}
 	if d.most > d.in.bound {
 		t.Errorf("%d bytes were used, more than the bound", d.most)
 	}
-	if _, ended := d.ended[small.name]; len(d.ended) != 3 || !ended { // it lacks its last byte, too
+	if len(d.ended) != 3 || !small.over() { // it lacks its last byte, too
 		t.Errorf("ended are %v", d.ended)
 	}
 }
@@ -162,7 +182,7 @@ func TestInflight_OneAlone(t *testing.T) {
 		t.Fatal("it is ended")
 	}
 	d.after(silentAfter)
-	if silent := d.ended[s.name]; !silent {
+	if why, ended := d.ended[s.name]; !ended || why != silent {
 		t.Error("it is not ended for its silence")
 	}
 	d.in.leave(s.h, s.id)
@@ -185,10 +205,9 @@ func TestInflight_OneConnection(t *testing.T) {
 	old.begin(16*mib - 1)
 	middle.begin(15 * mib)
 	d.wants("it waits", young.begin(2*mib), false)
-	other := d.sender(newHolder(), 1, 16*mib)
-	d.wants("another one waits for it", other.begin(mib), true)
-	d.after(slowAfter + lookEvery)
-	if _, ended := d.ended[old.name]; !ended || len(d.ended) != 1 {
+	d.wants("another one goes on", d.sender(newHolder(), 1, 16*mib).begin(mib), true)
+	d.after(2*slowAfter + lookEvery)
+	if !old.over() || middle.over() || young.over() {
 		t.Errorf("ended are %v", d.ended)
 	}
 	d.wants("it goes on", young.goesOn(), true)
@@ -206,35 +225,31 @@ func TestInflight_Parts(t *testing.T) {
 	if most := 32 * mib / 64; n > most {
 		t.Errorf("%d frames of a byte were read", n)
 	}
-	d.after(slowAfter + lookEvery)
+	d.after(2*slowAfter + lookEvery)
 	if len(d.ended) != 1 || d.in.used > partWeight {
 		t.Errorf("ended are %v, %d bytes are used", d.ended, d.in.used)
 	}
 	d.wants("it goes on", s.goesOn(), true)
 }
 
-// TestInflight_Pardon: a connection that waits reads a frame now and then, so that gRPC sees that it is alive, and its
-// requests are not ended meanwhile.
+// TestInflight_Pardon: a connection that waits reads a few bytes now and then, so that gRPC sees that it is alive, and
+// its requests are not ended meanwhile. Then it waits on, in its place.
 func TestInflight_Pardon(t *testing.T) {
 	d := newDesk(t, 64*mib)
-	full := newHolder()
-	for id := range uint32(2) { // these wait for the relay to take them in
-		s := d.sender(full, 2*id+1, 12*mib)
-		s.begin(12 * mib)
-		d.sender(newHolder(), 1, 3*mib).begin(3 * mib)
-	}
-	going := d.sender(newHolder(), 1, 16*mib)
-	d.wants("this one is chosen", going.begin(3*mib), true)
+	full := d.sender(newHolder(), 1, 23*mib) // it waits for the relay to take it in
+	full.begin(23 * mib)
+	going := d.sender(newHolder(), 1, 200*mib)
+	d.wants("this one has its turn", going.begin(3*mib), true)
 	s := d.sender(newHolder(), 1, 16*mib)
 	d.wants("it waits", s.begin(mib), false)
 	pardons := 0
 	for range 60 {
 		going.send(16 << 10)
 		d.after(lookEvery)
-		if s.goesOn() {
+		if may, pardon := d.in.mayRead(s.h, d.now); may {
 			pardons++
-			d.wants("a part of a frame", s.send(8<<10), true)
-			d.wants("a frame", s.send(16<<10), false)
+			d.wants("it is a pardon", pardon, true)
+			d.wants("it waits on", s.send(pardonBytes), false)
 		}
 	}
 	if len(d.ended) > 0 {
@@ -242,6 +257,203 @@ func TestInflight_Pardon(t *testing.T) {
 	}
 	if want := 60 * time.Second / pardonAfter; pardons != int(want) {
 		t.Errorf("it read %d times, want %d", pardons, want)
+	}
+}
+
+// attacker sends as much as it may of requests that never come to an end, on any number of streams.
+type attacker struct {
+	*sender
+	size, first int
+}
+
+func (d *desk) attacker(h *holder, size, first int) *attacker {
+	a := &attacker{d.sender(h, 1, size), size, first}
+	a.begin(first)
+	return a
+}
+
+// again sends on, but for the last byte, and begins anew on another stream where one was ended.
+func (a *attacker) again() {
+	for range 1000 {
+		switch {
+		case !a.goesOn():
+			return
+		case a.over():
+			a.d.in.over(a.h, a.id)
+			fallthrough
+		case a.left == 1:
+			a.sender = a.d.sender(a.h, a.id+2, a.size)
+			a.begin(a.first)
+		default:
+			a.send(min(a.left-1, 4<<10))
+		}
+	}
+}
+
+// finishes reports whether a request comes to its end within a time, while others attack.
+func (s *sender) finishes(within time.Duration, attackers ...*attacker) bool {
+	for end := s.d.now.Add(within); s.d.now.Before(end) && s.left > 0 && !s.over(); {
+		s.d.after(lookEvery)
+		for _, a := range attackers {
+			a.again()
+		}
+		for s.left > 0 && s.goesOn() && s.send(min(s.left, 4<<10)) {
+		}
+	}
+	return s.left == 0
+}
+
+// TestInflight_Bound: the memory of many connections that wait, and are pardoned, does not grow.
+func TestInflight_Bound(t *testing.T) {
+	d := newDesk(t, 4*mib)
+	const connections = 200
+	var all []*attacker
+	for range connections {
+		all = append(all, d.attacker(newHolder(), 16*mib, 16<<10))
+	}
+	for range 10 * time.Minute / lookEvery {
+		d.after(lookEvery)
+		for _, a := range all {
+			switch may, pardon := d.in.mayRead(a.h, d.now); {
+			case pardon:
+				d.in.piece(a.h, a.id, 0, zeros[:pardonBytes], d.now)
+			case may:
+				a.again()
+			}
+		}
+		d.most = max(d.most, d.in.used)
+	}
+	if most := d.in.bound + connections*(17<<10); d.most > most { // a frame each beyond it
+		t.Errorf("%d KiB were used of %d", d.most>>10, d.in.bound>>10)
+	}
+}
+
+// TestInflight_Turns: a large request comes to its end, whatever a few others keep half-sent: many requests each, or
+// some that lack less than it does. It has its turn after one of each of them.
+func TestInflight_Turns(t *testing.T) {
+	for name, attack := range map[string]func(*desk) []*attacker{
+		"two with many streams": func(d *desk) []*attacker {
+			return []*attacker{d.attacker(of("a"), 200<<10, 32<<10), d.attacker(of("b"), 200<<10, 32<<10)}
+		},
+		"two large, and two with little left": func(d *desk) []*attacker {
+			return []*attacker{
+				d.attacker(of("a"), 16*mib, 800<<10), d.attacker(of("a"), 16*mib, 800<<10),
+				d.attacker(of("b"), 48<<10, 32<<10), d.attacker(of("b"), 48<<10, 32<<10),
+			}
+		},
+		"one with many connections": func(d *desk) (all []*attacker) {
+			for range 150 {
+				all = append(all, d.attacker(of("a"), 200<<10, 16<<10))
+			}
+			return all
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, 4*mib)
+			all := attack(d)
+			for range 3 {
+				for _, a := range all {
+					a.again()
+				}
+			}
+			s := d.sender(of("victim"), 1, 300<<10)
+			d.wants("it waits", s.begin(64<<10), false)
+			if !s.finishes(3*(slowAfter+16*time.Second), all...) {
+				t.Errorf("%d KiB are left, ended: %v", s.left>>10, s.over())
+			}
+		})
+	}
+}
+
+// TestInflight_Small: below the bound small requests pass, and at the bound a frame that has begun is read to its end.
+func TestInflight_Small(t *testing.T) {
+	d := newDesk(t, 4*mib)
+	for range 3 {
+		d.sender(newHolder(), 1, 16*mib).begin(mib)
+	}
+	h := newHolder()
+	s := d.sender(h, 1, 8<<10)
+	d.wants("without room it waits", s.begin(4<<10), false)
+	h.within = true
+	d.wants("within a frame it goes on", s.goesOn(), true)
+}
+
+// TestInflight_Whole: requests that are whole count while the relay does not take them in, but for a few. What each
+// took is free when it is taken in.
+func TestInflight_Whole(t *testing.T) {
+	d := newDesk(t, 4*mib)
+	s := d.sender(newHolder(), 1, 95)
+	for range 100 {
+		s.left = 95
+		s.begin(95)
+	}
+	first := d.in.used
+	if least := 100*164 - 5000; first < least {
+		t.Fatalf("%d bytes are used, want %d", first, least)
+	}
+	for range 50 {
+		s.taken(95)
+	}
+	if left := d.in.used; left < first/4 || left > first*3/4 {
+		t.Errorf("of %d bytes %d are used when half are taken in", first, left)
+	}
+	for range 50 {
+		s.taken(95)
+	}
+	if n := s.h.loose.Load(); d.in.used != 0 || n != 0 {
+		t.Errorf("%d and %d bytes are left", d.in.used, n)
+	}
+}
+
+// TestInflight_Wake: when there is room again, all that wait go on, at the next tick at the latest.
+func TestInflight_Wake(t *testing.T) {
+	d := newDesk(t, 4*mib)
+	large := d.sender(newHolder(), 1, 2*mib)
+	large.begin(1520 << 10)
+	going := d.sender(newHolder(), 1, mib)
+	d.wants("this one has its turn", going.begin(100<<10), true)
+	var all []*sender
+	for range 45 {
+		s := d.sender(newHolder(), 1, 40<<10)
+		d.wants("it waits", s.begin(20<<10), false)
+		all = append(all, s)
+	}
+	d.in.over(large.h, 1)
+	for range 3 {
+		for _, s := range all {
+			select {
+			case <-s.h.wake:
+				s.goesOn()
+			default:
+			}
+		}
+		d.after(lookEvery)
+	}
+	if n := len(d.in.waiting); n > 0 {
+		t.Errorf("%d are not woken", n)
+	}
+}
+
+// TestInflight_Unknown: of a stream that no handler has, gRPC throws the bytes away; until that is known they count.
+func TestInflight_Unknown(t *testing.T) {
+	d := newDesk(t, 4*mib)
+	h := newHolder()
+	s := d.sender(h, 1, 16*mib)
+	delete(h.streams, 1)
+	s.begin(32 << 10)
+	if d.in.used < 32<<10 {
+		t.Error("it does not count")
+	}
+	s.send(mib)
+	if d.in.used > partWeight {
+		t.Errorf("%d bytes are used", d.in.used)
+	}
+	s.id = 3
+	s.left = 3000
+	s.begin(3000)
+	d.in.over(h, 3)
+	if d.in.used > partWeight {
+		t.Errorf("%d bytes are used of a request that nobody takes in", d.in.used)
 	}
 }
 
@@ -284,7 +496,7 @@ func TestInflight_Games(t *testing.T) {
 			case good[s] || s.left > mib:
 				waits[s.h] = !s.send(min(s.left, 1+r.IntN(16<<10)))
 				if s.left == 0 {
-					d.in.takenIn(s.h, s.id)
+					s.taken(16 * mib)
 					d.in.leave(s.h, s.id)
 					done++
 				}
@@ -297,7 +509,7 @@ func TestInflight_Games(t *testing.T) {
 			t.Errorf("seed %d: %d bytes were used, %d more than the bound", seed, d.most, d.most-d.in.bound)
 		}
 		d.after(3 * silentAfter)
-		if d.in.used != 0 || len(d.in.waiting) != 0 || d.in.going != nil {
+		if d.in.used != 0 || len(d.in.waiting) != 0 || d.in.turn.of != nil {
 			t.Errorf("seed %d: %d bytes are left, %d wait", seed, d.in.used, len(d.in.waiting))
 		}
 	}

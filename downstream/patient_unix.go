@@ -36,8 +36,9 @@ func newPatient(c net.Conn) patient {
 	s := &socket{raw: raw}
 	s.try = func(fd uintptr) bool {
 		s.buf = s.pool.Get(s.size)
-		for s.n, s.err = syscall.Read(int(fd), *s.buf); s.err == syscall.EINTR; {
-			s.n, s.err = syscall.Read(int(fd), *s.buf)
+		into := (*s.buf)[:min(s.size, len(*s.buf))] // gRPC's pool may have its own buffer to give, which is longer
+		for s.n, s.err = syscall.Read(int(fd), into); s.err == syscall.EINTR; {
+			s.n, s.err = syscall.Read(int(fd), into)
 		}
 		if s.err != nil {
 			s.pool.Put(s.buf)

@@ -23,7 +23,7 @@ type probe struct {
 const maxProbe = 4 << 10
 
 func (p *probe) unmarshal(size int, into func(any) error) error {
-	defer p.from.takenIn()
+	defer p.from.takenIn(size)
 	if size > maxProbe {
 		p.refused = &session.End{Reason: session.OverLimit, Message: fmt.Sprintf("a health check of %d bytes exceeds the limit of %d", size, maxProbe)}
 		return nil

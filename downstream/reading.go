@@ -49,7 +49,7 @@ func (r *reading) look() {
 	}
 	r.mu.Unlock()
 	for _, s := range found {
-		s.end(halfSent(s.silent))
+		s.end(halfSent(s.why))
 	}
 }
 
@@ -108,12 +108,18 @@ func (r *reading) waits(c *conn) {
 }
 
 // halfSent is the reason with which a stream ends whose request does not go on.
-func halfSent(silent bool) *session.End {
-	why := fmt.Sprintf("less than %d KiB of it came in %v, while other requests waited for room (downstream.max_inflight_bytes)", slowBytes>>10, slowAfter)
-	if silent {
-		why = fmt.Sprintf("nothing of it came for %v", silentAfter)
+func halfSent(why lateness) *session.End {
+	const others = "while other requests waited for room (downstream.max_inflight_bytes)"
+	text := ""
+	switch why {
+	case silent:
+		text = fmt.Sprintf("nothing of it came for %v", silentAfter)
+	case dripping:
+		text = fmt.Sprintf("less than %d KiB of it came in %v, %s", slowBytes>>10, slowAfter, others)
+	case turnOver:
+		text = fmt.Sprintf("in its turn it did not come in %v and a second for each MiB, %s", slowAfter, others)
 	}
-	return &session.End{Reason: session.HalfSent, Message: "a request is not complete, and " + why + "; send it again"}
+	return &session.End{Reason: session.HalfSent, Message: "a request is not complete, and " + text + "; send it again"}
 }
 
 // flow is what a connection's reading has to do with the bound. Its reader is the one goroutine of gRPC
@@ -124,33 +130,62 @@ type flow struct {
 	frames  frames   // the reader's
 	holder  *holder
 	parts   atomic.Int32 // len(holder.parts), which only the reader increases
+	most    int          // the reader's: bytes that the next read may bring; 0: as many as it likes
 }
 
 func newFlow(c *conn, r *reading) *flow {
 	return &flow{conn: c, reading: r, holder: newHolder()}
 }
 
-// arrived takes note of bytes that were read, and waits until the connection may be read on. Of small
-// requests that are whole it costs no lock.
+// name says whose connection it is. It is called once, before the reader reads.
+func (f *flow) name(holder string) {
+	if f != nil {
+		f.holder.name = holder
+	}
+}
+
+// arrived takes note of bytes that were read, and waits until the connection may be read on. Of the small
+// whole requests that a client usually sends it costs no lock.
 func (f *flow) arrived(b []byte) {
 	if f == nil {
 		return
 	}
 	f.frames.follow(b, f)
+	f.most = 0
 	if f.parts.Load() == 0 {
 		return
 	}
-	for n, first := len(b), true; !f.mayRead(n); n, first = 0, false {
-		if first {
+	for {
+		may, begins := f.mayRead()
+		if may {
+			return
+		}
+		if begins {
 			f.reading.waits(f.conn)
 		}
 		<-f.holder.wake
 	}
 }
 
-func (f *flow) mayRead(n int) (yes bool) {
-	f.with(func(in *inflight) { yes = in.mayRead(f.holder, n, time.Now()) })
-	return yes
+// mayRead reports whether the connection may be read on, and otherwise whether it begins to wait.
+func (f *flow) mayRead() (may, begins bool) {
+	f.with(func(in *inflight) {
+		waited, pardon := f.holder.waits, false
+		f.holder.within = f.frames.left > 0
+		if may, pardon = in.mayRead(f.holder, time.Now()); pardon {
+			f.most = pardonBytes
+		}
+		begins = !waited
+	})
+	return may, begins
+}
+
+// atMost returns how many of n bytes may be read next.
+func (f *flow) atMost(n int) int {
+	if f == nil || f.most == 0 {
+		return n
+	}
+	return min(n, f.most)
 }
 
 // with calls do under the lock.
@@ -167,7 +202,7 @@ func (f *flow) with(do func(*inflight)) {
 
 // piece implements pieces.
 func (f *flow) piece(stream uint32, frame int, b []byte) {
-	if f.parts.Load() == 0 && wholeRequests(b) {
+	if f.parts.Load() == 0 && f.holder.passes(b) {
 		return
 	}
 	f.with(func(in *inflight) { in.piece(f.holder, stream, frame, b, time.Now()) })
@@ -186,10 +221,14 @@ func (f *flow) over(stream uint32) {
 	}
 }
 
-// takenIn says that what a stream has received is taken in.
-func (f *flow) takenIn(stream uint32) {
-	if f != nil && f.parts.Load() > 0 {
-		f.with(func(in *inflight) { in.takenIn(f.holder, stream) })
+// takenIn says that a request of a stream is taken in, of n bytes with its header.
+func (f *flow) takenIn(stream uint32, n int) {
+	switch {
+	case f == nil:
+	case f.parts.Load() == 0:
+		f.holder.passed(n)
+	default:
+		f.with(func(in *inflight) { in.takenIn(f.holder, stream, n) })
 	}
 }
 
@@ -232,7 +271,8 @@ func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
 	return receiver{c.flow, id}
 }
 
-func (r receiver) takenIn() { r.flow.takenIn(r.id) }
+// takenIn says that a message of n bytes is taken in.
+func (r receiver) takenIn(n int) { r.flow.takenIn(r.id, n+grpcHeader) }
 
 func (r receiver) leave() {
 	if r.flow != nil {
@@ -248,7 +288,7 @@ type secured struct {
 
 // Read implements net.Conn.
 func (s secured) Read(b []byte) (int, error) {
-	n, err := s.Conn.Read(b)
+	n, err := s.Conn.Read(b[:s.flow.atMost(len(b))])
 	s.flow.arrived(b[:n])
 	return n, err
 }

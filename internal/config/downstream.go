@@ -41,11 +41,14 @@ type Downstream struct {
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
 
 	// MaxInflightBytes bounds the memory of requests that are not complete, or not
-	// taken in yet, over all connections; one connection may take half of it. At the
-	// bound, reading waits, and goes on with one request after the other; nobody is
-	// refused for that. Connections with less than 16 KiB of such requests never
-	// wait. A request ends its stream that receives less than 64 KiB in 10 s while
-	// others wait, or nothing for 30 s (VALID-8). It is at least four times
+	// taken in yet, over all connections; one connection may take half of it, and
+	// the others together the other half. Without room, reading waits, and nobody is
+	// refused: connections have their turns, which go round between identities or
+	// addresses. Connections with less than 20 KiB of such requests wait only when
+	// many of them have used up their half, and then a frame of 16 KiB is still read
+	// to its end. A request ends its stream that receives less than 64 KiB in 10 s
+	// while others wait, or nothing for 30 s, or is not taken in at the end of its
+	// turn: 10 s, and a second for each MiB (VALID-8). It is at least four times
 	// MaxRequestBytes: with a greater MaxRequestBytes the default is that.
 	// Default: 64MiB.
 	MaxInflightBytes Bytes `yaml:"max_inflight_bytes"`
