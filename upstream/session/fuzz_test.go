@@ -39,11 +39,11 @@ func FuzzUpstreamResponse(f *testing.F) {
 		f.Add(input(f, 1, c...))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) == 0 || len(data) > 1<<11 {
+		if len(data) == 0 || len(data) > 1<<9 {
 			return
 		}
 		g := newGuest(t, data[0]&1 == 1)
-		for data = data[1:]; len(data) > 1; {
+		for data, n := data[1:], 0; len(data) > 1 && n < 4; n++ {
 			size := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
 			g.says(data[2 : 2+size])
 			data = data[2+size:]
