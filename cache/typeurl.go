@@ -41,24 +41,25 @@ type wellKnown struct {
 	unnamed bool
 	// goesLast: its removals go last (ReplacesAtOnce).
 	goesLast bool
+	basic    bool // every control plane knows it (Basic)
 }
 
 // table is the type table of protocol.md §0; rank is the order of ORDER-2.
 var table = map[TypeURL]wellKnown{
-	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false, false},
-	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false, true},
-	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false, false},
-	Route:        {"RDS", 6, Properties{}, false, false},
-	Endpoint:     {"EDS", 2, Properties{}, false, true},
-	Secret:       {"SDS", 0, Properties{}, false, true},
-	Runtime:      {"RTDS", 8, Properties{}, false, true},
-	Extension:    {"ECDS", 9, Properties{}, false, true},
-	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true, false},
-	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true, true},
+	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false, false, true},
+	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false, true, true},
+	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false, false, false},
+	Route:        {"RDS", 6, Properties{}, false, false, true},
+	Endpoint:     {"EDS", 2, Properties{}, false, true, true},
+	Secret:       {"SDS", 0, Properties{}, false, true, true},
+	Runtime:      {"RTDS", 8, Properties{}, false, true, false},
+	Extension:    {"ECDS", 9, Properties{}, false, true, false},
+	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true, false, false},
+	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true, true, false},
 }
 
 // other is the last row of the type table: every type the table does not name.
-var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false}
+var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false, false}
 
 // row is the type's row of the type table.
 func (t TypeURL) row() wellKnown {
@@ -91,9 +92,7 @@ func (t TypeURL) Rank() int { return t.row().rank }
 
 // Basic reports whether the type is one that control planes know in any case: LDS, CDS, EDS, RDS or
 // SDS (UP-21).
-func (t TypeURL) Basic() bool {
-	return t == Listener || t == Cluster || t == Endpoint || t == Route || t == Secret
-}
+func (t TypeURL) Basic() bool { return t.row().basic }
 
 // ReplacesAtOnce reports whether what replaces a resource must come in the same response as its
 // removal: a client rejects a listener, scope or virtual host that takes the address, key or domains

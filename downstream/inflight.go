@@ -15,8 +15,8 @@ import (
 // and its user has a lock.
 //
 // One half of the bound belongs to one connection, which has its turn. The rest of the connections share
-// the other half, and a connection that has to wait for it gets the next turn but for those before it. So
-// requests go on to their ends one after the other, and the bound holds.
+// the other half. A connection that finds no room there waits for its turn, after those that have waited for
+// longer. So requests go on to their ends one after the other, and the bound holds.
 type inflight struct {
 	bound int // bytes
 	used  int

@@ -272,7 +272,7 @@ func (d *desk) attacker(h *holder, size, first int) *attacker {
 	return a
 }
 
-// again sends on, but for the last byte, and begins anew on another stream where one was ended.
+// again sends on, without the last byte, and begins anew on another stream where one was ended.
 func (a *attacker) again() {
 	for range 1000 {
 		switch {
@@ -378,7 +378,7 @@ func TestInflight_Small(t *testing.T) {
 	d.wants("within a frame it goes on", s.goesOn(), true)
 }
 
-// TestInflight_Whole: requests that are whole count while the relay does not take them in, but for a few. What each
+// TestInflight_Whole: requests that are whole count while the relay does not take them in, except a few. What each
 // took is free when it is taken in.
 func TestInflight_Whole(t *testing.T) {
 	d := newDesk(t, 4*mib)

@@ -25,8 +25,7 @@ type reading struct {
 	timer    *time.Timer // it runs while requests are not taken in
 	runs     bool
 	stopped  bool
-	warned   time.Time
-	more     int // connections that had to wait since then
+	seldom   seldom
 }
 
 // lookEvery is how often reading looks for requests that do not go on.
@@ -93,18 +92,10 @@ func (r *reading) used() int {
 func (r *reading) waits(c *conn) {
 	r.observer.ClientReadingWaits()
 	r.mu.Lock()
-	more, due := r.more, time.Since(r.warned) >= warnEvery
-	if due {
-		r.more, r.warned = 0, time.Now()
-	} else {
-		r.more++
-	}
 	used, bound := r.inflight.used, r.inflight.bound
 	r.mu.Unlock()
-	if due {
-		r.log.Warn("requests of clients wait to be read: those that have begun and are not taken in take what they may; if the clients are as they should be, raise downstream.max_inflight_bytes",
-			"peer", PeerName(c.RemoteAddr()), "bytes", used, "max_inflight_bytes", bound, "more_since_last", more)
-	}
+	r.seldom.warn(r.log, "waits", "requests of clients wait to be read: those that have begun and are not taken in take what they may; if the clients are as they should be, raise downstream.max_inflight_bytes",
+		"peer", PeerName(c.RemoteAddr()), "bytes", used, "max_inflight_bytes", bound)
 }
 
 // halfSent is the reason with which a stream ends whose request does not go on.
@@ -139,17 +130,12 @@ func newFlow(c *conn, r *reading) *flow {
 
 // name says whose connection it is. It is called once, before the reader reads.
 func (f *flow) name(holder string) {
-	if f != nil {
-		f.holder.name = holder
-	}
+	f.holder.name = holder
 }
 
 // arrived takes note of bytes that were read, and waits until the connection may be read on. Of the small
 // whole requests that a client usually sends it costs no lock.
 func (f *flow) arrived(b []byte) {
-	if f == nil {
-		return
-	}
 	f.frames.follow(b, f)
 	f.most = 0
 	if f.parts.Load() == 0 {
@@ -182,7 +168,7 @@ func (f *flow) mayRead() (may, begins bool) {
 
 // atMost returns how many of n bytes may be read next.
 func (f *flow) atMost(n int) int {
-	if f == nil || f.most == 0 {
+	if f.most == 0 {
 		return n
 	}
 	return min(n, f.most)
@@ -234,9 +220,7 @@ func (f *flow) takenIn(stream uint32, n int) {
 
 // close says that the connection is closed.
 func (f *flow) close() {
-	if f != nil {
-		f.with(func(in *inflight) { in.close(f.holder) })
-	}
+	f.with(func(in *inflight) { in.close(f.holder) })
 }
 
 // number returns the HTTP/2 id of a stream or call, which gRPC keeps to itself, and whether there is one.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// seldom are warnings about clients that are not let in. They come back again and again, so for each reason the log says
-// it now and then, and how often it was not said.
+// seldom are warnings about clients that are not let in, or have to wait. They come back again and again, so for each
+// reason the log says it now and then, and how often it was not said.
 type seldom struct {
 	mu   sync.Mutex
 	said map[string]said
@@ -19,7 +19,7 @@ type said struct {
 	more int
 }
 
-// warnEvery is how often the log says that clients are not let in, while they come back.
+// warnEvery is how often the log says the same at most.
 const warnEvery = time.Minute
 
 // warn warns for a reason, of which there are few.

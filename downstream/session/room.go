@@ -136,7 +136,8 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) (come []string,
 			}
 		}
 		for _, name := range req.GetResourceNamesSubscribe() {
-			if name != fanout.Wildcard && !given.has(name) && !subscribes(v, name) && !seen.add(name) { // subscribes come first (DOWN-DELTA-5)
+			known := name == fanout.Wildcard || subscribes(v, name)
+			if !known && !given.has(name) && !seen.add(name) { // subscribes come first (DOWN-DELTA-5)
 				come = append(come, name)
 			}
 		}

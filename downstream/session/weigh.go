@@ -92,7 +92,7 @@ func (s *scale) weigh(m protoreflect.MessageDescriptor, message []byte, depth in
 	return all
 }
 
-// consume is protowire.ConsumeField, but for groups, which no message of the protocol has: they may lie in each other as
+// consume is protowire.ConsumeField without groups. No message of the protocol has any, and they may lie in each other as
 // deep as the message is long.
 func consume(message []byte) (number protowire.Number, kind protowire.Type, size int) {
 	number, kind, tag := protowire.ConsumeTag(message)

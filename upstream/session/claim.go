@@ -65,8 +65,8 @@ func newClaims(node *core.Node, varies bool) (w claims) {
 	return w
 }
 
-// say replaces the claim of a kind.
-func (w *claims) say(kind int, claim Claim, is bool) {
+// set replaces the claim of a kind.
+func (w *claims) set(kind int, claim Claim, is bool) {
 	was := w.now[kind]
 	if slices.Equal(was.Via, claim.Via) && proto.Equal(was.Node, claim.Node) {
 		return

@@ -40,7 +40,7 @@ type Core struct {
 	closing          []StreamID
 
 	// wanted are the lanes on which something is wanted, as the Hub told. loose are those of them that
-	// no stream may carry, so that they are to be placed, but for those of parked types (trials), and both the types of which both lanes are
+	// no stream may carry, so that they are to be placed, except those of parked types (trials), and both the types of which both lanes are
 	// wanted.
 	wanted, loose map[fanout.Lane]bool
 	both          map[cache.TypeURL]bool
@@ -118,7 +118,7 @@ func (c *Core) Interest(now time.Time) { c.changesAt = now }
 // SetNode replaces the group's node. Open streams send it with their next request (NODE-2).
 func (c *Core) SetNode(node *core.Node) {
 	c.config.Node = node
-	c.claims.say(nodeClaim, Claim{Node: node}, c.config.NodeVaries && len(node.GetDynamicParameters()) > 0)
+	c.claims.set(nodeClaim, Claim{Node: node}, c.config.NodeVaries && len(node.GetDynamicParameters()) > 0)
 	for _, s := range c.all() {
 		if s.open() {
 			s.stream.nodeSent = false
@@ -130,7 +130,7 @@ func (c *Core) SetNode(node *core.Node) {
 // opened with a shorter one is opened again, since otherwise no relay on a loop could
 // detect the loop (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
-	c.claims.say(wayClaim, Claim{Via: via}, len(via) > 0)
+	c.claims.set(wayClaim, Claim{Via: via}, len(via) > 0)
 	for _, s := range c.all() {
 		switch {
 		case s.id == 0 || len(c.claims.via()) <= s.hops:
@@ -310,6 +310,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		e.failed, e.failure = now, end.Message
 	}
 	tooLong := end.Exhausted && c.tooLong(s)
+	refusal := end.Refused && !tooLong                               // a status that may be about what was asked for
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
 	decides := s.role == Main || s.role == Probe                     // in which variant the entry is asked
 	if method && decides {
@@ -330,10 +331,10 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	case s.role == Trial:
-		c.trialEnded(end, end.Refused && !tooLong, now) // the main stream shows that the method is there
+		c.trialEnded(end, refusal, now) // the main stream shows that the method is there
 		return
 	}
-	judges := s.open() && end.Refused && !tooLong && !(method && !s.sotw)
+	judges := s.open() && refusal && (!method || s.sotw)
 	struck := judges && c.strikes(s, end.Message, now)
 	if judges && !struck {
 		c.effects = append(c.effects, c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now)...)

@@ -354,7 +354,7 @@ func (c *Core) tellAvailability(now time.Time) {
 	c.effects = append(c.effects, fail...)
 }
 
-// mayFail returns the lanes that may be unavailable, or were: those that no stream carries, but for those
+// mayFail returns the lanes that may be unavailable, or were: those that no stream carries, except those
 // that only wait for their trial, and those on streams that fail.
 func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 	if !c.main.failingSince().IsZero() {

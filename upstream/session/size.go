@@ -162,7 +162,12 @@ func (e *entry) maxRequest(c *Config) int {
 // request that was answered does not count.
 func (c *Core) tooLong(s *slot) bool {
 	least := c.config.bounds().MinRequest
-	if !s.open() || s.stream.longest <= min(s.stream.limit/2, least) || s.sotw && s.stream.longest <= s.stream.taken+s.stream.limit/reserve {
+	if !s.open() {
+		return false
+	}
+	short := s.stream.longest <= min(s.stream.limit/2, least)
+	answered := s.sotw && s.stream.longest <= s.stream.taken+s.stream.limit/reserve
+	if short || answered {
 		return false
 	}
 	e := &c.entries[s.entry]

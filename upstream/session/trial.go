@@ -111,9 +111,14 @@ func wants(wanted map[fanout.Lane]bool, t cache.TypeURL) bool {
 // untried reports whether the entry in use must be asked for a type alone first. While one lane of a type
 // is on trial, the other one waits.
 func (c *Core) untried(t cache.TypeURL) bool {
+	onTrial := c.onTrial() != nil && c.trial.lane.Type == t
+	return onTrial || !t.Basic() && !c.trials.passed[t] && !c.answers(t)
+}
+
+// answers reports whether the entry in use has answered a type before (UP-21).
+func (c *Core) answers(t cache.TypeURL) bool {
 	name := c.entry().Name
-	return c.onTrial() != nil && c.trial.lane.Type == t ||
-		c.config.Answers != nil && !t.Basic() && !c.trials.passed[t] && !c.config.Answers.has(name, t) && !c.hub.Of(t).AnsweredBy(name)
+	return c.config.Answers.has(name, t) || c.hub.Of(t).AnsweredBy(name)
 }
 
 // aloneOnMain reports whether the main stream carries no other type.

@@ -13,8 +13,8 @@ import (
 // attacks are all of them, in the order of the table.
 var attacks = []attack{
 	{ID: "S2", Name: "4 requests of 61 KB that inflate to 60 MiB", Short: true, Harm: inflated, MiB: 64},
-	{ID: "S2", Name: "20 messages of 60 MiB but for the last byte", Harm: halfSent(20, 60<<20, 20), MiB: 64},
-	{ID: "S2", Name: "80 messages of 15 MiB but for the last byte, on 4 connections", Short: true, Harm: halfSent(80, 15<<20, 20), MiB: 64},
+	{ID: "S2", Name: "20 messages of 60 MiB without the last byte", Harm: halfSent(20, 60<<20, 20), MiB: 64},
+	{ID: "S2", Name: "80 messages of 15 MiB without the last byte, on 4 connections", Short: true, Harm: halfSent(80, 15<<20, 20), MiB: 64},
 	{ID: "S3", Name: "8 made-up relay ids below two relays", Short: true, Behind: true, Remote: true, Harm: ways("a,b,c,d,e,f,g,h")},
 	{ID: "S3", Name: "relay ids of 12,000 bytes", Remote: true, Plane: planeOptions{MaxHeaders: 8 << 10}, Harm: ways(strings.Repeat("a", 12_000))},
 	{ID: "S4", Name: "a new type each 0.5 s, each of which ends the control plane's stream", Short: true, Plane: planeOptions{Strict: true}, Harm: inventedTypes(500 * time.Millisecond)},
@@ -44,8 +44,8 @@ var attacks = []attack{
 	{ID: "T10", Name: "10,000 connections that say nothing", Remote: true, Harm: connects(10_000)},
 	{ID: "T10", Name: "400 connections that say nothing, and room for 160", Sets: []string{"downstream.max_connections=160"}, Harm: connects(400), Meanwhile: probed},
 	{ID: "T10", Name: "400 messages of 4 MiB, a byte each 10 ms", Remote: true, Harm: dripping(400, 4<<20), Meanwhile: hears("newcomer", 1), MiB: 64},
-	{ID: "T10", Name: "2,000 clients with 2 MiB but for the last byte", Remote: true, MiB: 192, Harm: halfSent(2000, 2<<20, 1), Meanwhile: hears("newcomer", 1)},
-	{ID: "T10", Name: "50 clients with 2 MiB but for the last byte", Short: true, Remote: true, Harm: halfSent(50, 2<<20, 1), MiB: 64},
+	{ID: "T10", Name: "2,000 clients with 2 MiB without the last byte", Remote: true, MiB: 192, Harm: halfSent(2000, 2<<20, 1), Meanwhile: hears("newcomer", 1)},
+	{ID: "T10", Name: "50 clients with 2 MiB without the last byte", Short: true, Remote: true, Harm: halfSent(50, 2<<20, 1), MiB: 64},
 	{ID: "T10", Name: "2,000 clients with requests of 2 MiB", Remote: true, MiB: 192, Harm: whole(2000, 2<<20)},
 	{ID: "T10", Name: "500 streams with a window of 0", Short: true, Remote: true, Harm: deaf(5, 100, 0)},
 	{ID: "T10", Name: "500 streams whose windows are never opened again", Remote: true, Harm: deaf(5, 100, 1000)},

@@ -173,7 +173,7 @@ func transport(at *target) *http.Transport {
 	return t
 }
 
-// halfSent sends messages but for their last byte: so many, of a size, each connection so many of them.
+// halfSent sends messages without their last byte: so many, of a size, each connection so many of them.
 func halfSent(messages, size, each int) func(context.Context, *target) (string, error) {
 	return func(ctx context.Context, at *target) (string, error) {
 		var sent atomic.Int64
@@ -271,68 +271,65 @@ func inventedTypes(wait time.Duration) func(context.Context, *target) (string, e
 	}
 }
 
+// crowd has so many clients do something until it returns, each on a connection of its own. What they are told goes to told.
+func crowd(ctx context.Context, at *target, clients int, do func(c *client, i int, told func(error))) string {
+	var ends sync.Map
+	var all sync.WaitGroup
+	told := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			ends.Store(status.Convert(err).Message(), true)
+		}
+	}
+	for i := range clients {
+		all.Go(func() {
+			c, err := dial(at)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			do(c, i, told)
+		})
+	}
+	all.Wait()
+	return firstOf(&ends)
+}
+
 // manyTypes asks for so many on each of so many streams, by names of a length, and again for other names.
 func manyTypes(streams, types, length int) func(context.Context, *target) (string, error) {
 	return func(ctx context.Context, at *target) (string, error) {
-		var ends sync.Map
-		var all sync.WaitGroup
-		for i := range streams {
-			all.Go(func() {
-				c, err := dial(at)
+		return crowd(ctx, at, streams, func(c *client, i int, told func(error)) {
+			for ctx.Err() == nil {
+				var requests []*discovery.DeltaDiscoveryRequest
+				for j := range types {
+					requests = append(requests, subscribe(invented(j), names(fmt.Sprint("s", i), 1, length)...))
+				}
+				_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
 				if err != nil {
 					return
 				}
-				defer c.Close()
-				for ctx.Err() == nil {
-					var requests []*discovery.DeltaDiscoveryRequest
-					for j := range types {
-						requests = append(requests, subscribe(invented(j), names(fmt.Sprint("s", i), 1, length)...))
-					}
-					_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
-					if err != nil {
-						return
-					}
-					if err := <-ended; ctx.Err() == nil {
-						ends.Store(status.Convert(err).Message(), true)
-					}
-					pause(ctx, 100*time.Millisecond)
-				}
-			})
-		}
-		all.Wait()
-		return firstOf(&ends), nil
+				told(<-ended)
+				pause(ctx, 100*time.Millisecond)
+			}
+		}), nil
 	}
 }
 
 // manyNames subscribes to so many on each of so many streams, a part in each request.
 func manyNames(streams, n, length int) func(context.Context, *target) (string, error) {
 	return func(ctx context.Context, at *target) (string, error) {
-		var ends sync.Map
-		var all sync.WaitGroup
-		for i := range streams {
-			all.Go(func() {
-				c, err := dial(at)
-				if err != nil {
-					return
-				}
-				defer c.Close()
-				var requests []*discovery.DeltaDiscoveryRequest
-				const part = 10_000
-				for j := 0; j < n; j += part {
-					requests = append(requests, subscribe(cache.Endpoint, names(fmt.Sprint("s", i, "p", j), min(part, n-j), length)...))
-				}
-				_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
-				if err != nil {
-					return
-				}
-				if err := <-ended; ctx.Err() == nil {
-					ends.Store(status.Convert(err).Message(), true)
-				}
-				<-ctx.Done()
-			})
-		}
-		all.Wait()
-		return firstOf(&ends), nil
+		return crowd(ctx, at, streams, func(c *client, i int, told func(error)) {
+			var requests []*discovery.DeltaDiscoveryRequest
+			const part = 10_000
+			for j := 0; j < n; j += part {
+				requests = append(requests, subscribe(cache.Endpoint, names(fmt.Sprint("s", i, "p", j), min(part, n-j), length)...))
+			}
+			_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
+			if err != nil {
+				return
+			}
+			told(<-ended)
+			<-ctx.Done()
+		}), nil
 	}
 }
 

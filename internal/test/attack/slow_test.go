@@ -19,7 +19,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -167,30 +166,18 @@ func noneLeft(w *world) error {
 // whole sends requests of a size again and again, of each client on a connection of its own.
 func whole(clients, size int) func(context.Context, *target) (string, error) {
 	return func(ctx context.Context, at *target) (string, error) {
-		var all sync.WaitGroup
-		var ends sync.Map
 		var times atomic.Int64
 		const length = 4000
 		message := names("n", size/length, length)
-		for i := range clients {
-			all.Go(func() {
-				c, err := dial(at)
-				if err != nil {
-					return
-				}
-				defer c.Close()
-				for ctx.Err() == nil {
-					_, err := c.first(ctx, fmt.Sprint("attacker", i), subscribe(cache.Endpoint, message...))
-					if err != nil && ctx.Err() == nil {
-						ends.Store(status.Convert(err).Message(), true)
-					}
-					times.Add(1)
-					pause(ctx, 100*time.Millisecond)
-				}
-			})
-		}
-		all.Wait()
-		return fmt.Sprintf("%d times; %s", times.Load(), firstOf(&ends)), nil
+		said := crowd(ctx, at, clients, func(c *client, i int, told func(error)) {
+			for ctx.Err() == nil {
+				_, err := c.first(ctx, fmt.Sprint("attacker", i), subscribe(cache.Endpoint, message...))
+				told(err)
+				times.Add(1)
+				pause(ctx, 100*time.Millisecond)
+			}
+		})
+		return fmt.Sprintf("%d times; %s", times.Load(), said), nil
 	}
 }
 
