@@ -96,6 +96,20 @@ func (c *counted) over(uint32)                     {}
 func (c *counted) opens()                          {}
 func (c *counted) resets()                         {}
 
+// TestAPardonedReadIsShort: a connection that has to wait reads no more after a pardon than keepalive needs, once.
+func TestAPardonedReadIsShort(t *testing.T) {
+	r := newReading(64<<20, nil, nobody{})
+	f := newFlow(nil, r)
+	f.holder.used, f.holder.waits, f.holder.pardon = r.inflight.bound, true, true
+	if may, _ := f.mayRead(); !may || f.atMost(readBuffer) != pardonBytes {
+		t.Errorf("it may read: %v, at most %d bytes", may, f.atMost(readBuffer))
+	}
+	f.arrived(nil)
+	if n := f.atMost(readBuffer); n != readBuffer {
+		t.Errorf("the read after that has at most %d bytes", n)
+	}
+}
+
 // BenchmarkArrived is what an ACK costs that arrives whole: no lock and no allocation.
 func BenchmarkArrived(b *testing.B) {
 	var wire bytes.Buffer

@@ -96,9 +96,10 @@ func TestWeigh(t *testing.T) {
 			t.Errorf("%x: %v; the decoder says better what is wrong", b, end)
 		}
 	}
-	groups := bytes.Repeat([]byte{0x0b}, 16<<10) // each begins a group in the one before
-	if end := Weigh(groups, true, limit); end == nil || !strings.Contains(end.Message, "groups") {
-		t.Errorf("groups in each other: %+v", end)
+	for _, groups := range [][]byte{{0x0b, 0x0c}, bytes.Repeat([]byte{0x0b}, 16<<10)} { // a whole one, and each in the one before
+		if end := Weigh(groups, true, limit); end == nil || !strings.Contains(end.Message, "groups") {
+			t.Errorf("%d bytes of groups: %+v", len(groups), end)
+		}
 	}
 	two := append(wireOf(t, &discovery.DeltaDiscoveryRequest{Node: nodeOfText(200 << 10)}), wireOf(t, &discovery.DeltaDiscoveryRequest{Node: nodeOfText(200 << 10)})...)
 	if end := Weigh(two, true, limit); end == nil || !strings.Contains(end.Message, "node of") {
