@@ -49,10 +49,21 @@ func (c *conn) opened() {
 	}
 }
 
-// reset counts a stream that the client resets. If its client has reset too many, the connection is closed if it has a part
-// in that and is of no use: another one may be of somebody else behind the same address.
-func (c *conn) reset() {
-	if n := c.gaveUp.Add(1); c.doors.spend(c, 1) && n > few && !c.ofUse.Load() {
+// reset counts a stream that the client resets.
+func (c *conn) reset() { c.forNothing(1) }
+
+// faulted counts a stream that is ended because of what its client asks for, which may try again at once. It counts
+// for as many as it has types, each of which has cost something.
+func (c *conn) faulted(types int) {
+	if c != nil {
+		c.forNothing(max(types, 1))
+	}
+}
+
+// forNothing counts streams that were for nothing. If the client has had too many, the connection is closed if it has a
+// part in that and is of no use: another one may be of somebody else behind the same address.
+func (c *conn) forNothing(streams int) {
+	if n := c.gaveUp.Add(int64(streams)); c.doors.spend(c, streams) && n > few && !c.ofUse.Load() {
 		c.doors.flooded(c)
 	}
 }
@@ -73,7 +84,8 @@ func (d *doors) quit(c *conn) {
 	}
 }
 
-// wasted are the streams that each holder has opened for nothing: it has reset them, or closed their connection soon. They
+// wasted are the streams that each holder has opened for nothing: it has reset them, closed their connection soon, or asked for what
+// ends them. They
 // are counted over its connections, since each new one may open many at once. They are forgotten as new ones may be
 // opened. The zero value is empty.
 type wasted struct {

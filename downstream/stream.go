@@ -181,6 +181,9 @@ func (st *stream) close(err error) error {
 	st.mu.Unlock()
 	st.follow.over(untold)
 	st.server.unregister(st)
+	if reason == session.BadRequest || reason == session.OverLimit {
+		st.conn.faulted(len(types))
+	}
 	st.server.observer.ClientDisconnected(st.protocol(), reason)
 	st.tellEnd(reason, final.Message(), types, groups)
 	return final.Err()
