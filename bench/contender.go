@@ -37,6 +37,9 @@ type contender struct {
 	program string
 	source  *source // what program is built from; nil: it was given
 	version string  // what a program that was given says of itself
+
+	secured *secured // nil: it serves in plaintext
+	args    []string // a relay's, more
 }
 
 // parseContenders reads names, and gives each a label of its own. A program that was given

@@ -80,6 +80,8 @@ func newPeers() *cobra.Command {
 	var only, names []string
 	var reps int
 	var duration time.Duration
+	var mutual bool
+	var rules string
 	var out output
 	var all []string
 	for _, c := range contests {
@@ -108,6 +110,8 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 	f.StringSliceVar(&names, "servers", startable, "which servers; relay=<path> is a relay that is built already")
 	f.IntVar(&reps, "reps", 3, "repetitions")
 	f.DurationVar(&duration, "duration", 0, "how long changes are measured; 0: as the workload has it")
+	f.BoolVar(&mutual, "mtls", false, "clients and relays speak mutual TLS; only relays take part")
+	f.StringVar(&rules, "rules", "", "authz.rules_file of the relay that is built from this tree; with --mtls its clients are "+benchIdentity+", else anonymous")
 	out.register(cmd, "table")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
@@ -130,6 +134,10 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 			return err
 		}
 		m := match{servers: servers, reps: reps, duration: duration, file: newFile(ctx, command(), servers), bar: newBar(), complaints: cmd.ErrOrStderr()}
+		if err := m.provide(mutual, rules); err != nil {
+			return err
+		}
+		defer m.cleanUp()
 		for _, c := range contests {
 			if !slices.Contains(only, c.name) {
 				continue
@@ -161,9 +169,33 @@ type match struct {
 	servers    []contender
 	reps       int
 	duration   time.Duration // 0: as the workload has it
+	secured    *secured      // nil: in plaintext
 	file       *result.File
 	bar        *bar
 	complaints io.Writer
+}
+
+// provide has the relays serve mutual TLS, and the one that is built from this tree by rules.
+func (m *match) provide(mutual bool, rules string) (err error) {
+	if mutual {
+		m.servers = slices.DeleteFunc(m.servers, func(c contender) bool { return c.kind != "relay" })
+		if m.secured, err = newSecured(); err != nil {
+			return err
+		}
+	}
+	for i := range m.servers {
+		c := &m.servers[i]
+		if c.secured = m.secured; rules != "" && c.kind == "relay" && c.source != nil {
+			c.args = []string{"--set", "authz.rules_file=" + rules}
+		}
+	}
+	return nil
+}
+
+func (m *match) cleanUp() {
+	if m.secured != nil {
+		m.secured.close()
+	}
 }
 
 // entrants are the servers of the match that are put through a contest, in its order.

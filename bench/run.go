@@ -192,7 +192,9 @@ func (c *contender) run(ctx context.Context, sets []string, secure *tls.Config, 
 		return nil, err
 	}
 	defer s.Stop()
-	s.target.TLS = secure
+	if secure != nil {
+		s.target.TLS = secure
+	}
 	r, err := load.Run(ctx, w, o, s.target, progress)
 	if err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.Output())

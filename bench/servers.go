@@ -44,6 +44,11 @@ func (s *server) Output() string {
 // start starts a server with nothing to serve yet.
 func (c *contender) start(ctx context.Context, relayArgs []string) (s *server, err error) {
 	s = &server{target: load.Target{Name: c.label}}
+	relayArgs = slices.Concat(relayArgs, c.args)
+	if c.secured != nil {
+		relayArgs = append(relayArgs, c.secured.args()...)
+		s.target.TLS = c.secured.client
+	}
 	defer func() {
 		if err != nil {
 			s.Stop()
