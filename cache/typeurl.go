@@ -1,6 +1,9 @@
 package cache
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // TypeURL names a resource type as it stands on the wire, for example
 // "type.googleapis.com/envoy.config.cluster.v3.Cluster". Any string is a valid
@@ -31,6 +34,11 @@ type Properties struct {
 	// EmptyIsWildcard: a first request that names nothing asks for everything
 	// (WILD-2, rows a and b).
 	EmptyIsWildcard bool
+	// Secret: whoever is not served a resource of the type must not learn what is in it. Its
+	// clients share it only if they may (NODE-6); its versions, by which a guess of a weak
+	// secret could be checked, are not shown, and keyed if there is a key (RECON-1); it is not
+	// on disk in the clear (RECON-19).
+	Secret bool
 }
 
 type wellKnown struct {
@@ -51,7 +59,7 @@ var table = map[TypeURL]wellKnown{
 	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false, false, false},
 	Route:        {"RDS", 6, Properties{}, false, false, true},
 	Endpoint:     {"EDS", 2, Properties{}, false, true, true},
-	Secret:       {"SDS", 0, Properties{}, false, true, true},
+	Secret:       {"SDS", 0, Properties{Secret: true}, false, true, true},
 	Runtime:      {"RTDS", 8, Properties{}, false, true, false},
 	Extension:    {"ECDS", 9, Properties{}, false, true, false},
 	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true, false, false},
@@ -61,12 +69,18 @@ var table = map[TypeURL]wellKnown{
 // other is the last row of the type table: every type the table does not name.
 var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false, false}
 
+// secretMessages are secret whatever stands before the slash, which some control planes do not look at, and
+// in either version of the API.
+var secretMessages = []string{"envoy.extensions.transport_sockets.tls.v3.Secret", "envoy.api.v2.auth.Secret"}
+
 // row is the type's row of the type table.
 func (t TypeURL) row() wellKnown {
 	if k, ok := table[t]; ok {
 		return k
 	}
-	return other
+	k := other
+	k.Secret = slices.Contains(secretMessages, string(t[strings.LastIndexByte(string(t), '/')+1:]))
+	return k
 }
 
 // OtherShort is what Short answers for a type outside the type table.

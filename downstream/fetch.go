@@ -50,6 +50,7 @@ func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error
 	})
 	names := s.names.enter(&peer, c)
 	call.Within(names)
+	judged := s.rules.Load()
 	defer func() {
 		call.Close(time.Now())
 		for _, u := range call.Untold() {
@@ -62,13 +63,16 @@ func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error
 	if end != nil {
 		return nil, refuse(end)
 	}
-	for _, r := range call.Refusals() { // of globs: a type that is refused ends the call
-		tellGlob(log, r)
-		s.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
-	}
+	s.tellRefusals(call.Refusals(), log) // of globs and names: a type that is refused ends the call
 	late, stop := almost(ctx)
 	defer stop()
 	for {
+		if rules := s.rules.Load(); rules != judged {
+			if end := call.Rejudge(time.Now()); end != nil {
+				return nil, refuse(end)
+			}
+			judged = rules
+		}
 		r, end := call.Whole(time.Now())
 		switch {
 		case end != nil:

@@ -13,7 +13,7 @@ import (
 // oneGroup has all clients in one group.
 type oneGroup struct{ hub *fanout.Hub }
 
-func (oneGroup) Key(*core.Node) (string, *session.End) { return "", nil }
+func (oneGroup) Key(session.Peer, *core.Node) (string, *session.End) { return "", nil }
 func (g oneGroup) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membership, *session.End) {
 	return session.Membership{Hub: g.hub, Leave: func() {}}, nil
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -65,6 +66,7 @@ func identify(client *session.Peer, address net.Addr, info credentials.AuthInfo,
 		client.Local = true
 	}
 	client.Identity = identityOf(info)
+	client.Principal = cmp.Or(client.Identity, "anonymous")
 	if client.Holder = client.Identity; client.Holder == "" {
 		client.Holder = host(address)
 	}

@@ -25,6 +25,28 @@ func (s *Server) Reconfigure(c ServerConfig) {
 	}
 }
 
+// Rejudge applies rules that have changed to all open streams (NODE-15). New ones are told by Groups.
+func (s *Server) Rejudge() {
+	s.rules.Add(1)
+	for _, st := range s.open() {
+		end, news := st.rejudge()
+		if end != nil {
+			st.end(end)
+			continue
+		}
+		st.tellRefusals(news)
+		st.kick()
+	}
+}
+
+func (st *stream) rejudge() (end *session.End, news []session.Refusal) {
+	st.with(func(of *session.Session) {
+		end = of.Rejudge(time.Now())
+		news = of.Refusals()
+	})
+	return end, news
+}
+
 // limit returns the stream's limiter, or nil if requests are not limited. Only the receiver calls
 // it.
 func (st *stream) limit(c *ServerConfig) *rate.Limiter {

@@ -76,7 +76,8 @@ type Server struct {
 	doors             *doors
 	reading           *reading
 	names             names
-	full              seldom // what is said when there is no room
+	rules             atomic.Uint64 // how often rules have changed
+	full              seldom        // what is said when there is no room
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream

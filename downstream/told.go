@@ -79,24 +79,28 @@ func (st *stream) tellEnd(reason session.Reason, message string, types []cache.T
 }
 
 // tellRefusals logs types that are refused while the stream goes on, and the end of that.
-func (st *stream) tellRefusals(news []session.Refusal) {
+func (st *stream) tellRefusals(news []session.Refusal) { st.server.tellRefusals(news, st.log) }
+
+func (s *Server) tellRefusals(news []session.Refusal, log func() *slog.Logger) {
 	for _, r := range news {
 		switch {
 		case r.Notice == session.NoticeServed:
-			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
+			log().Info("client is served a type after all: there is room for its group", "type", r.Type)
 			continue
 		case r.Names > 0:
-			st.log().Warn("client refused names, and served others", "type", r.Type, "names", r.Names, "reason", r.Reason, "err", r.Message)
-			st.server.observer.ClientNamesRefused(r.Reason, r.Names)
+			if !r.Repeated {
+				log().Warn("client refused names, and served others", "type", r.Type, "names", r.Names, "reason", r.Reason, "err", r.Message, "rules", r.Rules)
+			}
+			s.observer.ClientNamesRefused(r.Reason, r.Names)
 			continue
 		case r.Reason == session.Glob:
-			tellGlob(st.log, r)
+			tellGlob(log, r)
 		case r.Notice == session.NoticeNothing:
-			st.log().Warn("client refused a type, and waits: no error answers a wildcard, and none may come with a set that removes what the client has", "type", r.Type, "reason", r.Reason, "err", r.Message)
+			log().Warn("client refused a type, and waits: no error answers a wildcard, and none may come with a set that removes what the client has", "type", r.Type, "reason", r.Reason, "err", r.Message, "rules", r.Rules)
 		default:
-			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
+			log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message, "rules", r.Rules)
 		}
-		st.server.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
+		s.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
 	}
 }
 

@@ -42,11 +42,23 @@ func (s *Session) Check() []string {
 			for _, b := range v.Check() {
 				i.must(false, "%s", b)
 			}
+			i.door(v, st.base())
 			i.holdings(v, st)
 			i.debts(v, st)
 		})
 	}
 	return i.broken
+}
+
+// door checks that the client subscribes to nothing that it may not read (NODE-15).
+func (i *invariants) door(v fanout.View, x *exchange) {
+	for _, id := range v.Names() {
+		i.must(x.allows(v.Name(id)), "%q is subscribed to, and may not be read", v.Name(id))
+	}
+	i.must(!wildcard(v) || x.allows(fanout.Wildcard), "the wildcard is subscribed to, and may not be read")
+	for name := range x.denied {
+		i.must(!x.allows(name), "%q is denied, and may be read", name)
+	}
 }
 
 // inFlight checks the responses that await an ACK.
@@ -122,7 +134,7 @@ func (i *invariants) led(v fanout.View, x *exchange) {
 
 // mentions reports whether the interest may cover a resource.
 func (x *exchange) mentions(v fanout.View, name string) bool {
-	if subscribes(v, name) || v.Leads(name) || len(x.globs) > 0 {
+	if subscribes(v, name) || v.Leads(name) || len(x.globs) > 0 || x.spares {
 		return true
 	}
 	for _, id := range v.Names() {

@@ -179,6 +179,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 		d.postponed, d.starving = true, nil
 		return
 	}
+	d.dismisses(v, p)
 	if !lacking {
 		d.collectWildcard(v, push, p)
 	}

@@ -16,7 +16,7 @@ import (
 // shared serves all clients from one Hub.
 type shared struct{ hub *fanout.Hub }
 
-func (shared) Key(*core.Node) (string, *session.End) { return "", nil }
+func (shared) Key(session.Peer, *core.Node) (string, *session.End) { return "", nil }
 
 func (g shared) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membership, *session.End) {
 	return session.Membership{Hub: g.hub, Leave: func() {}}, nil

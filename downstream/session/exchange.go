@@ -33,6 +33,7 @@ type exchange struct {
 	// counted is how many names the stream keeps of the type (Session.names).
 	counted int
 
+	door
 	spelled spellings
 	// globs has those that a Delta client asks for, and globsTold says what news there was of a
 	// client's (NAME-11).

@@ -18,7 +18,7 @@ import (
 // oneGroup has all clients in one group.
 type oneGroup struct{ hub *fanout.Hub }
 
-func (oneGroup) Key(*core.Node) (string, *End) { return "", nil }
+func (oneGroup) Key(Peer, *core.Node) (string, *End) { return "", nil }
 func (g oneGroup) Join(Peer, *core.Node, cache.TypeURL) (Membership, *End) {
 	return Membership{Hub: g.hub, Leave: func() {}}, nil
 }

@@ -64,9 +64,9 @@ func (d *deltaState) leaveGlobs(v fanout.View, gone nameSet) {
 
 // mayCover reports whether a Delta client may hold a resource because of a glob. Control planes differ in
 // what a glob covers, so without the wildcard it may be any resource. What the wildcard's set lacks is
-// gone, unless the glob covers it in the narrowest sense.
+// gone, unless the glob covers it in the narrowest sense. A wildcard that is refused (NODE-14) is like such a glob.
 func (d *deltaState) mayCover(v fanout.View, name string) bool {
-	return len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
+	return d.spares || len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
 }
 
 // refuse takes in the names of a SotW request that are not served, and reports whether some are new. Each
@@ -87,7 +87,7 @@ func (s *sotwState) asksGlob() bool { return slices.ContainsFunc(s.unserved, cac
 func (s *sotwState) keepsAll() bool {
 	refused := s.refusal != nil && s.refusal.notice == NoticeNothing
 	untouched := s.came != "" && s.lastNonce == ""
-	return refused || untouched && s.asksGlob()
+	return refused || s.denied.has(fanout.Wildcard) || untouched && s.asksGlob()
 }
 
 // noticeOfGlobs returns what a SotW client learns of its globs.

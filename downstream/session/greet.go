@@ -40,7 +40,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	if end := cannotGoUp(s.peer.Headers); end != nil {
 		return end
 	}
-	key, end := s.groups.Key(node)
+	key, end := s.groups.Key(s.peer, node)
 	if end != nil {
 		return end
 	}
@@ -52,9 +52,12 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 
 // meetAgain takes in the node of a later request, which must belong to the same groups.
 func (s *Session) meetAgain(node *core.Node) *End {
-	key, end := s.groups.Key(node)
+	key, end := s.groups.Key(s.peer, node)
 	if end != nil {
 		return end
+	}
+	if key != s.key {
+		s.key, _ = s.groups.Key(s.peer, s.node) // rules may have changed
 	}
 	if key != s.key {
 		return &End{NodeChanged, "the node of a later request belongs to another group than the first one's; open a new stream for another node"}

@@ -44,7 +44,7 @@ func TestSent(t *testing.T) {
 // refusing is a relay in which there is no room.
 type refusing struct{}
 
-func (refusing) Key(*core.Node) (string, *End) { return "", nil }
+func (refusing) Key(Peer, *core.Node) (string, *End) { return "", nil }
 func (refusing) Join(Peer, *core.Node, cache.TypeURL) (Membership, *End) {
 	return Membership{}, &End{Overcrowded, "full"}
 }

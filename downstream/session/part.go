@@ -69,7 +69,10 @@ func (p *part) withoutContradiction() {
 func (p *part) refuse(x *exchange) {
 	for _, name := range x.refused.take() {
 		why := noLocate
-		if cache.IsGlob(name) {
+		switch {
+		case x.denied.has(name):
+			why = notAllowed
+		case cache.IsGlob(name):
 			why = noGlob
 		}
 		p.errors = append(p.errors, resourceErr{name, why})

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 type refusal struct {
 	reason Reason
 	status *statuspb.Status
+	rules  string // for the log
 	// next is when the Session asks for the group again; zero means never, since the answer
 	// depends on the client alone.
 	next   time.Time
@@ -66,7 +68,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	})
 	if r.said == "" || r.said == NoticeErrors && r.notice == NoticeNothing {
 		r.said = r.notice
-		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Notice: r.said})
+		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Notice: r.said, Rules: r.rules})
 	}
 }
 
@@ -98,35 +100,70 @@ func (x *exchange) succeed(was *exchange) {
 	}
 	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
 	x.refused, x.excess, x.unserved, x.globs, x.spelled, x.counted = was.refused, was.excess, was.unserved, was.globs, was.spelled, was.counted
+	x.denies = was.denies
 }
 
-// move serves the type from another Hub, as if its client had just asked there for what it
+// move serves the type from another Hub, or by other rules, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: make(map[string]string)}
-	for e := range was.exact.all(false) {
-		if e.brought || e.some {
-			req.InitialResourceVersions[e.name] = e.version
+	was := *d
+	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
+	req, denied := d.enters(was.again())
+	d.sub.Replace(fanout.Names{Some: true}, now) // an empty list would mean the wildcard for some types
+	d.request(req, now)
+	d.reconnected, d.returning = was.reconnected, was.returning
+	d.opening = was.opening && d.wildcardAsked
+	d.succeed(&was.exchange)
+	for _, name := range exceptWildcard(denied) {
+		if !was.denied.has(name) {
+			d.refused.add(name)
 		}
 	}
-	was.sub.Read(func(v fanout.View) {
+}
+
+// again returns the request that a client would send if it came back.
+func (d *deltaState) again() *discovery.DeltaDiscoveryRequest {
+	versions := make(map[string]string)
+	for e := range d.exact.all(false) {
+		if e.brought || e.some {
+			versions[e.name] = e.version
+		}
+	}
+	names := slices.Collect(maps.Keys(d.denied))
+	d.sub.Read(func(v fanout.View) {
+		if d.refusal == nil { // else nothing was sent
+			d.listHeld(v, versions)
+		}
 		for _, id := range v.Names() {
-			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, v.Name(id))
-			if _, forced := was.forced[id]; forced {
-				req.InitialResourceVersions[v.Name(id)] = "" // its cluster was sent (ORDER-4)
+			name := v.Name(id)
+			names = append(names, name)
+			_, forced := d.forced[id]
+			if _, held := versions[name]; forced && held {
+				versions[name] = "" // its cluster was sent (ORDER-4)
 			}
 		}
 		if wildcard(v) {
-			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, fanout.Wildcard)
-		} else { // an empty list would mean the wildcard for some types
-			req.ResourceNamesUnsubscribe = []string{fanout.Wildcard}
+			names = append(names, fanout.Wildcard)
 		}
 	})
-	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
-	d.request(req, now)
-	d.reconnected, d.returning = was.reconnected, was.returning
-	d.opening = was.opening
-	d.succeed(&was.exchange)
+	return &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: names, InitialResourceVersions: versions}
+}
+
+// listHeld adds what the client holds because of its names and the wildcard.
+func (d *deltaState) listHeld(v fanout.View, versions map[string]string) {
+	list := func(name string) {
+		if version, some := d.of(v, name); some {
+			versions[name] = version
+		}
+	}
+	for _, id := range v.Names() {
+		list(v.Name(id))
+	}
+	if wildcard(v) {
+		for c := range v.Set().Since(0) {
+			list(c.Name)
+		}
+	}
 }
 
 func (s *sotwState) move(to exchange, now time.Time) {
@@ -139,10 +176,11 @@ func (s *sotwState) move(to exchange, now time.Time) {
 		}
 	})
 	*s = sotwState{exchange: to}
-	if len(was.names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
+	names, more := s.enters(was.names)
+	if more || len(names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
 		s.sub.Replace(fanout.Names{Some: true}, now)
 	}
-	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.deliveriesAt, now)
+	s.request(&discovery.DiscoveryRequest{ResourceNames: names, VersionInfo: was.came}, s.list(names), was.deliveriesAt, now)
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			if !held[v.Name(id)] { // it was asked for after the first request
@@ -153,6 +191,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	s.cameWildcard = s.cameWildcard && was.cameWildcard
 	s.moved, s.version = was.moved, was.version
 	s.succeed(&was.exchange)
+	s.refuse(distinct(append(slices.Clone(was.unserved), s.turnedAway()...)))
 }
 
 // Refusal is news, for logs and metrics, of a type that one client is refused, or is served after
@@ -163,8 +202,12 @@ type Refusal struct {
 	Message string
 	Notice  Notice
 
-	// Names is how many names were refused because there are too many, instead of the whole type (VALID-8).
-	Names int
+	// Names is how many names were refused instead of the whole type: there are too many (VALID-8), or the
+	// client may not read them (NODE-15). Repeated says that the stream had such news of the type before.
+	Names    int
+	Repeated bool
+	// Rules says where the client's rules for the type stand, if it may not read something.
+	Rules string
 
 	// Only with the reason Glob: one of them, and whether it is the first that a client of this group
 	// asks for (NAME-11).

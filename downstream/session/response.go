@@ -87,6 +87,8 @@ const (
 	// come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
 	Stalled Reason = "stalled"
 	Aged    Reason = "connection_age"
+	// RulesChanged: what the client may read has changed, and it must ask again (NODE-15).
+	RulesChanged Reason = "rules_changed"
 	// There is no room for a new stream, or another client with less of something needed what this one had.
 	StreamsFull     Reason = "streams_full"     // RESOURCE_EXHAUSTED: downstream.max_streams
 	MemoryPressure  Reason = "memory"           // UNAVAILABLE
@@ -111,7 +113,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Stalled, Aged, MemoryPressure:
+	case Unreachable, ShuttingDown, Stalled, Aged, RulesChanged, MemoryPressure:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL

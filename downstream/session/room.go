@@ -56,6 +56,9 @@ func (s *Session) maxNames() int {
 // takes returns how many names a type keeps.
 func (x *exchange) takes() int {
 	n := x.refused.len() + len(x.unserved) + len(x.globs)
+	if x.delta {
+		n += len(x.denied)
+	}
 	x.sub.Read(func(v fanout.View) { n += len(v.Names()) })
 	for _, as := range x.released {
 		if as.givenUp {
@@ -108,13 +111,7 @@ func (d *deltaState) without(req *discovery.DeltaDiscoveryRequest, names []strin
 	for _, name := range names {
 		drop.add(name)
 	}
-	own := &discovery.DeltaDiscoveryRequest{
-		ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
-		ResourceNamesUnsubscribe:  req.GetResourceNamesUnsubscribe(),
-		ResourceLocatorsSubscribe: req.GetResourceLocatorsSubscribe(),
-		InitialResourceVersions:   req.GetInitialResourceVersions(),
-	}
-	own.ResourceNamesSubscribe = slices.DeleteFunc(slices.Clone(req.GetResourceNamesSubscribe()), drop.has)
+	own := altered(req, slices.DeleteFunc(slices.Clone(req.GetResourceNamesSubscribe()), drop.has), req.GetInitialResourceVersions())
 	if !slices.Contains(own.ResourceNamesSubscribe, fanout.Wildcard) {
 		for _, name := range names {
 			delete(own.InitialResourceVersions, name)
@@ -210,4 +207,4 @@ func (e *excess) tell(p *part) {
 }
 
 // NamesRefused lists why names may be refused while their stream goes on.
-func NamesRefused() []Reason { return []Reason{OverLimit, NamesFull} }
+func NamesRefused() []Reason { return []Reason{OverLimit, NamesFull, Forbidden} }

@@ -67,9 +67,10 @@ type Stream struct {
 // Groups decides which group a stream's types belong to. It is asked once for each type of a
 // stream.
 type Groups interface {
-	// Key returns everything in a node that the stream's groups depend on, or why the stream has
-	// no group (NODE-3). A nil node stands for a first message without one.
-	Key(node *core.Node) (string, *End)
+	// Key returns everything in a node that the stream's groups, and what the client may read, depend on,
+	// or why the stream has no group (NODE-3), or may not be opened (NODE-15). A nil node stands for a first
+	// message without one.
+	Key(client Peer, node *core.Node) (string, *End)
 	// Join enters the group from which a type is served to the client (NODE-6). If the client may
 	// not join, only Own is set in the Membership.
 	Join(client Peer, node *core.Node, t cache.TypeURL) (Membership, *End)
@@ -80,6 +81,10 @@ type Membership struct {
 	Hub *fanout.Hub
 	// Own says that the type has a group apart from that of the stream's other types (NODE-6).
 	Own bool
+	// Reads is what the client may read of the type; nil: everything (NODE-15).
+	Reads Reads
+	// Rules says where the rules stand that do not let the client read the type, for the log.
+	Rules string
 	// Leave is called when the stream no longer needs the group.
 	Leave func()
 	// Renew is called with a node whose dynamic parameters have changed; it may be nil (NODE-2).
@@ -92,6 +97,9 @@ type Peer struct {
 	Address string
 	// Identity is what the client's TLS certificate proves, or "".
 	Identity string
+	// Principal is whom rules take the client for: its Identity; without one "unix:uid=N" of a process on a
+	// Unix socket, or "anonymous" (NODE-15).
+	Principal string
 	// Holder is whose share the client's streams take of what all clients have together: its identity,
 	// or its host without one (VALID-8).
 	Holder string
@@ -220,25 +228,29 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		return note, end
 	}
 	d := st.(*deltaState)
-	req, globs := d.reads(req)
-	req, over, end := s.admitNames(d, req, len(located)+len(globs) > 0)
+	req, globs := d.spells(req)
+	req, denied := d.enters(req)
+	req, over, end := s.admitNames(d, req, len(located)+len(globs)+len(denied) > 0)
 	if end != nil {
 		return note, end
 	}
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
-	if !d.requested && len(globs)+len(over) > 0 {
+	if !d.requested && len(globs)+len(over)+len(denied) > 0 {
 		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
 	}
 	located = append(located, globs...)
 	d.refused.add(located...)
+	d.refused.add(exceptWildcard(denied)...)
+	d.spares = d.spares || !d.requested && d.denied.has(fanout.Wildcard)
 	note = d.request(req, now)
 	d.prune()
 	s.settle(&d.exchange, d.takes())
 	s.answer(&d.exchange, now)
 	s.tellGlobs(&d.exchange, globs, NoticeErrors)
-	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located)+len(over) > 0
+	s.tellDenied(&d.exchange, len(denied))
+	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located)+len(over)+len(denied) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
@@ -252,10 +264,13 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 		return note, end
 	}
 	w := st.(*sotwState)
-	others, globs := w.reads(req.GetResourceNames())
-	names, unserved := w.list(others), distinct(append(located, globs...))
-	if len(globs) > 0 { // a request for nothing but globs does not ask for everything
-		names.Some, names.changed = true, names.changed || !w.asksGlob()
+	others, globs := w.spells(req.GetResourceNames())
+	denied, asksGlob := len(w.denied) > 0, w.asksGlob()
+	others, more := w.enters(others)
+	names, unserved := w.list(others), distinct(slices.Concat(located, globs, w.turnedAway()))
+	if len(globs) > 0 || more { // a request for nothing but these does not ask for everything
+		names.Some = true
+		names.changed = names.changed || len(globs) > 0 && !asksGlob || more && !denied
 	}
 	kept := len(names.listed) + w.refused.len() + len(unserved)
 	if names.Wildcard {
@@ -273,6 +288,9 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	s.settle(&w.exchange, kept)
 	s.answer(&w.exchange, now)
 	s.tellGlobs(&w.exchange, globs, w.noticeOfGlobs())
+	if asks {
+		s.tellDenied(&w.exchange, len(w.denied))
+	}
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
@@ -384,7 +402,9 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	case !m.Own, s.kind.Type != "":
 		return exchange{}, end
 	}
+	rules := m.Rules
 	m, refused := s.refuse(end, now)
+	refused.rules = rules
 	x := s.exchangeOf(t, m)
 	x.refusal = refused
 	return x, nil
@@ -393,7 +413,7 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	return exchange{
-		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber),
+		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
 		delta: s.kind.Delta, space: math.MaxInt,
 		ends:   !s.kind.Delta && isGRPC(s.node),
 		ttl:    s.subscriber.TakesTTL,

@@ -14,6 +14,9 @@ import (
 func (s *Session) Whole(now time.Time) (*Response, *End) {
 	s.subscriber.Take()
 	w := s.states[0].(*sotwState)
+	if w.denied.has(fanout.Wildcard) {
+		return nil, &End{Forbidden, notAllowed.GetMessage()}
+	}
 	sp := &speaker{state: w}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look

@@ -84,9 +84,9 @@ func (s *spellings) respellAll(r *Response, resources []*cache.Resource) []*cach
 // that it costs them.
 func readsXDSTP(names []string) bool { return slices.ContainsFunc(names, cache.IsXDSTP) }
 
-// reads returns a request with the canonical spellings of its names and without globs, and the globs
+// spells returns a request with the canonical spellings of its names and without globs, and the globs
 // that it asks for.
-func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) (_ *discovery.DeltaDiscoveryRequest, globs []string) {
+func (d *deltaState) spells(req *discovery.DeltaDiscoveryRequest) (_ *discovery.DeltaDiscoveryRequest, globs []string) {
 	versions := req.GetInitialResourceVersions()
 	if d.requested {
 		versions = nil // only those of the first request count
@@ -98,20 +98,27 @@ func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) (_ *discovery.D
 	if !came && !readsXDSTP(req.GetResourceNamesSubscribe()) && !readsXDSTP(req.GetResourceNamesUnsubscribe()) {
 		return req, nil
 	}
-	own := &discovery.DeltaDiscoveryRequest{
-		ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
-		ResourceLocatorsSubscribe: req.GetResourceLocatorsSubscribe(),
-		InitialResourceVersions:   make(map[string]string, len(versions)),
-	}
+	spelled := make(map[string]string, len(versions))
 	for name, version := range versions {
-		own.InitialResourceVersions[cache.Canonical(name)] = version
+		spelled[cache.Canonical(name)] = version
 		d.spelled.note(cache.Canonical(name), name)
 	}
 	subscribe, globs := withoutGlobs(req.GetResourceNamesSubscribe())
 	unsubscribe, given := withoutGlobs(req.GetResourceNamesUnsubscribe())
-	own.ResourceNamesSubscribe, own.ResourceNamesUnsubscribe = d.spelled.read(subscribe), cache.Canonicals(unsubscribe)
+	own := altered(req, d.spelled.read(subscribe), spelled)
+	own.ResourceNamesUnsubscribe = cache.Canonicals(unsubscribe)
 	d.takeGlobs(globs, given)
 	return own, globs
+}
+
+// altered returns a request with other names and versions.
+func altered(req *discovery.DeltaDiscoveryRequest, subscribe []string, versions map[string]string) *discovery.DeltaDiscoveryRequest {
+	return &discovery.DeltaDiscoveryRequest{
+		ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
+		ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: req.GetResourceNamesUnsubscribe(),
+		ResourceLocatorsSubscribe: req.GetResourceLocatorsSubscribe(),
+		InitialResourceVersions:   versions,
+	}
 }
 
 // prune drops the spellings of names that the client neither asks for nor holds.
@@ -131,8 +138,8 @@ func (d *deltaState) prune() {
 	d.spelled.limit = 2 * len(d.spelled.own)
 }
 
-// reads does the same for a SotW request, which repeats all names.
-func (s *sotwState) reads(names []string) (others, globs []string) {
+// spells does the same for a SotW request, which repeats all names.
+func (s *sotwState) spells(names []string) (others, globs []string) {
 	s.spelled = spellings{}
 	if !readsXDSTP(names) {
 		return names, nil

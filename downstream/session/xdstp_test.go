@@ -69,7 +69,7 @@ func TestOrdinaryNamesAreNotRead(t *testing.T) {
 	d := s.find(cache.Endpoint).(*deltaState)
 	req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b/*"}, ResourceNamesUnsubscribe: []string{"c"}}
 	if n := testing.AllocsPerRun(100, func() {
-		if same, globs := d.reads(req); same != req || globs != nil {
+		if same, globs := d.spells(req); same != req || globs != nil {
 			t.Fatal("it is made again")
 		}
 	}); n != 0 {

@@ -50,6 +50,9 @@ type Config struct {
 	// Groups says which clients share one upstream view.
 	Groups Groups `yaml:"groups"`
 
+	// Authz says what clients may read.
+	Authz Authz `yaml:"authz"`
+
 	// Types overrides rows of the built-in table of type properties (section 0
 	// of the contract). Types that are not listed keep their row.
 	// Default: [].

@@ -347,6 +347,7 @@ cache:
   max_unasked_bytes: 1KiB
   mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, keep_unwanted: 2h, max_bytes: 1MiB, key_file: /certs/snapshot, exclude_types: [LDS]}
+authz: {rules_file: /etc/xds-relay/rules.yaml}
 version_key_file: /certs/hmac
 reload_on_change: true
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}

@@ -97,6 +97,19 @@ func All(err error) []*Error {
 	return nil
 }
 
+// OneLine is an error for a log: each mistake with its place and what to do, without the
+// lines of the file.
+func OneLine(err error) string {
+	var mistakes []string
+	for _, m := range All(err) {
+		mistakes = append(mistakes, m.Brief())
+	}
+	if len(mistakes) > 0 {
+		return strings.Join(mistakes, "; ")
+	}
+	return strings.ReplaceAll(err.Error(), "\n", " ")
+}
+
 // Join makes one error of several, in the order of the file; nil if there are none.
 func Join(errs ...error) error {
 	var all []*Error

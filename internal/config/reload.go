@@ -96,6 +96,8 @@ var reloads = map[string]Reload{
 	"downstream.drain_delay":                ReloadNow,
 	"downstream.drain":                      ReloadNow,
 
+	"authz.rules_file": ReloadNow,
+
 	"groups.profile":               ReloadRestart,
 	"groups.key":                   ReloadRestart,
 	"groups.types":                 ReloadRestart,

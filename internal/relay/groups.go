@@ -26,8 +26,9 @@ import (
 // implements downstream.Groups.
 type groups struct {
 	Grouping
-	log *slog.Logger
-	run func(func(context.Context)) // starts a goroutine that Close ends
+	rules *authorizer
+	log   *slog.Logger
+	run   func(func(context.Context)) // starts a goroutine that Close ends
 
 	mu sync.Mutex
 
@@ -83,8 +84,17 @@ type group struct {
 	withheld string
 }
 
+// Key implements session.Groups.
+func (g *groups) Key(client session.Peer, node *core.Node) (string, *session.End) {
+	return g.rules.now.Load().Key(g.Grouping, client, node)
+}
+
 // Join enters the group from which a type is served to a client.
 func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	m, end := g.rules.now.Load().Reads(client, node, t)
+	if end != nil {
+		return m, end
+	}
 	p, end := g.Place(client, node, t)
 	if end != nil {
 		return session.Membership{Own: p.Own}, end
@@ -95,7 +105,7 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 		return session.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
-	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.exit(gr, mb) }}
+	m.Hub, m.Own, m.Leave = gr.hub, p.Own, func() { g.exit(gr, mb) }
 	if g.Varies(p) {
 		m.Renew = func(node *core.Node) { g.renew(gr, mb.claimant, g.Node(p, node)) }
 	}

@@ -31,6 +31,10 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	if r.closed {
 		return errors.New("the relay is shutting down")
 	}
+	rules, err := loadRules(c)
+	if err != nil {
+		return err
+	}
 	ways, err := r.controlPlanes(c)
 	if err != nil {
 		return err
@@ -47,6 +51,10 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	r.warnOfRoom(c)
 	r.server.Reconfigure(r.serverConfig(c))
 	done := r.groups.reconfigure(c, conns(ways))
+	if c.Authz != r.config.Authz {
+		r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
+		r.server.Rejudge()
+	}
 	gone := r.ways
 	r.config, r.ways = c, ways
 	for i, w := range ways {

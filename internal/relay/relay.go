@@ -38,6 +38,7 @@ type Options struct {
 	// Certificates hears of handshakes that fail and of certificate files that change;
 	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
 	Certificates CertificateObserver
+	Rules        RulesObserver
 	Follow       certs.Options
 	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
 	UpstreamTracer   upstream.Tracer
@@ -106,10 +107,15 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules, err := loadRules(c)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.clients = cancel, newSwappable(serverCreds)
 	r.groups = &groups{
 		Grouping: NewGrouping(c).Under(key),
+		rules:    &authorizer{log: o.Log.With("component", "authz"), observer: o.Rules, poll: o.Follow.NoNotify},
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
@@ -127,6 +133,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)
 	r.server = downstream.NewServer(r.serverConfig(c))
+	r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
 		r.groups.run(r.keeper.run)
@@ -262,6 +269,9 @@ func (r *Relay) Close(spread time.Duration) {
 		r.keeper.close()
 	}
 }
+
+// ReadRules reads authz.rules_file again, at once. A file with mistakes changes nothing.
+func (r *Relay) ReadRules() { r.groups.rules.read(r.server.Rejudge) }
 
 // Ready reports whether the relay can serve, and if not, why (ERR-14).
 func (r *Relay) Ready() (ready bool, why string) {

@@ -157,16 +157,9 @@ func keysOf(changes []config.Change) string {
 // oneLine is an error for a log: each mistake with its place and what to do, without the
 // lines of the file.
 func oneLine(err error) string {
-	var mistakes []string
-	for _, m := range config.All(err) {
-		mistakes = append(mistakes, m.Brief())
-	}
 	var fit *unfit
-	switch {
-	case errors.As(err, &fit):
-		return fit.reason() + ": " + strings.Join(mistakes, "; ")
-	case len(mistakes) > 0:
-		return strings.Join(mistakes, "; ")
+	if errors.As(err, &fit) {
+		return fit.reason() + ": " + config.OneLine(err)
 	}
-	return strings.ReplaceAll(err.Error(), "\n", " ")
+	return config.OneLine(err)
 }

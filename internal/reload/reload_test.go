@@ -143,7 +143,7 @@ func TestWatch(t *testing.T) {
 			seen := make(chan string, 100)
 			ctx, cancel := context.WithCancel(t.Context())
 			var work sync.WaitGroup
-			watch := &Watch{Path: w.path, Settle: 10 * time.Millisecond, Every: every, Log: slog.New(slog.DiscardHandler), blind: every < time.Hour, ready: make(chan struct{})}
+			watch := &Watch{Path: w.path, Settle: 10 * time.Millisecond, Every: every, Log: slog.New(slog.DiscardHandler), Blind: every < time.Hour, ready: make(chan struct{})}
 			work.Go(func() {
 				watch.Run(ctx, func() {
 					data, _ := os.ReadFile(w.path)
@@ -209,7 +209,7 @@ func TestWatchWaits(t *testing.T) {
 		write("one")
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls atomic.Int64
-		go (&Watch{Path: path, Settle: 3 * time.Second, Every: 10 * time.Second, Log: slog.New(slog.DiscardHandler), blind: true}).Run(ctx, func() { calls.Add(1) })
+		go (&Watch{Path: path, Settle: 3 * time.Second, Every: 10 * time.Second, Log: slog.New(slog.DiscardHandler), Blind: true}).Run(ctx, func() { calls.Add(1) })
 		time.Sleep(9 * time.Second)
 		for _, half := range []string{"t", "tw", "two"} { // looked at after 10 s, and 3 s later
 			write(half)

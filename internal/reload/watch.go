@@ -2,6 +2,7 @@ package reload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -15,17 +16,18 @@ import (
 // file itself may be replaced, or be a link through a directory that is replaced
 // (Kubernetes swaps ..data). It also polls, since not every file system reports changes.
 type Watch struct {
-	// Path of the file.
-	Path string
+	// Path of the file, and What it is, for the log; empty: the configuration.
+	Path, What string
 	// Settle is how long the content must stay the same before it counts, Every how
 	// often to look without being told.
 	Settle, Every time.Duration
 	// Known is the content that is in force; empty: what there is when Run begins.
 	Known []byte
+	// Blind does without the system's help, as on a file system that has none.
+	Blind bool
 	// Log has a line if changes cannot be watched and the file is only polled.
 	Log *slog.Logger
 
-	blind bool          // do without events
 	ready chan struct{} // if set, closed once it watches
 }
 
@@ -46,7 +48,7 @@ func NewWatch(path string, log *slog.Logger) *Watch {
 func (w *Watch) Run(ctx context.Context, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
-	if !w.blind {
+	if !w.Blind {
 		watcher, err := fsnotify.NewWatcher()
 		if err == nil {
 			defer watcher.Close()
@@ -54,7 +56,7 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			err = watcher.Add(filepath.Dir(w.Path))
 		}
 		if err != nil {
-			w.Log.Warn("the directory of the configuration cannot be watched; the file is polled instead", "path", w.Path, "every", w.Every.String(), "err", err)
+			w.Log.Warn("the directory of "+w.what()+" cannot be watched; the file is polled instead", "path", w.Path, "every", w.Every.String(), "err", err)
 		}
 	}
 	known := w.Known
@@ -81,7 +83,7 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 		case <-ctx.Done():
 			return
 		case err := <-errs: // events were lost, perhaps ours
-			w.Log.Debug("watching the configuration", "path", w.Path, "err", err)
+			w.Log.Debug("watching "+w.what(), "path", w.Path, "err", err)
 		case <-events:
 		case <-poll.C:
 		case <-settle.C:
@@ -94,6 +96,8 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 		}
 	}
 }
+
+func (w *Watch) what() string { return cmp.Or(w.What, "the configuration") }
 
 // read is the content, nil if there is none.
 func (w *Watch) read() []byte {

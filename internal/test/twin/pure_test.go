@@ -233,7 +233,7 @@ func (r *pureRelay) Now() time.Time { return r.now }
 // --- clients ---
 
 // Key and Join make it a downstream.Groups of one group.
-func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
+func (r *pureRelay) Key(session.Peer, *core.Node) (string, *session.End) { return "", nil }
 
 func (r *pureRelay) Join(_ session.Peer, _ *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
 	if t == refusedType {

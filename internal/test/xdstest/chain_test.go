@@ -29,11 +29,11 @@ func newTiers(t *testing.T, mode string) *tiers {
 		name, mode string
 		from, to   *xdstest.Network
 	}{{"near", "delta", up, between}, {"far", mode, between, down}} {
-		stop, err := play.StartRelay([]string{"instance=" + tier.name, "upstream.mode=" + tier.mode}, tier.from.Dial, tier.to.Listener())
+		relay, err := play.StartRelay([]string{"instance=" + tier.name, "upstream.mode=" + tier.mode}, tier.from.Dial, tier.to.Listener())
 		if err != nil {
 			t.Fatal(err)
 		}
-		stops = append(stops, stop)
+		stops = append(stops, relay.Stop)
 	}
 	for actor, network := range map[string]*xdstest.Network{"c11": between, "c12": between, "c21": down, "c22": down} {
 		client, err := xdstest.NewClient(actor, nil, network.DialFrom)

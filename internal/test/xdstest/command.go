@@ -62,7 +62,7 @@ var (
 		"garbage":    {},
 		"empty-type": {words: "names"},
 	}
-	clockVerbs = map[string]grammar{"wait": {words: "duration"}, "restart": {}}
+	clockVerbs = map[string]grammar{"wait": {words: "duration"}, "restart": {}, "rules": {}}
 
 	upstreamActor = regexp.MustCompile(`^(b\.)?(up|aux|solo|trial|probe)[0-9]*$`)
 	clientActor   = regexp.MustCompile(`^c[0-9]+$`)

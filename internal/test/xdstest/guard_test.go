@@ -32,7 +32,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &alertLog{begin: time.Now()}
 				var r *relay.Relay
-				factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+				factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (xdstest.Relay, error) {
 					c, err := config.Load("", slices.Concat(play.Calm, set))
 					if err != nil {
 						return nil, err
@@ -41,7 +41,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 						return nil, err
 					}
 					r.Serve(listen)
-					return func() { r.Close(0) }, nil
+					return play.Whole{Relay: r}, nil
 				}
 				transcript, err := xdstest.Parse("test", "# A conversation.\n# spec: H-22\n")
 				if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,20 @@ import (
 //
 // Between two lines of a transcript no time passes, so whatever the relay delays by default (coalescing, settling) is not heard
 // until somebody waits. A factory does well to set such delays to zero before it applies the config.
-type Factory func(config []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (stop func(), err error)
+type Factory func(config []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (Relay, error)
+
+// Relay is a relay that runs.
+type Relay interface {
+	Stop()
+	// ReadRules reads authz.rules_file again.
+	ReadRules()
+}
+
+// none stands for a relay before the first one.
+type none struct{}
+
+func (none) Stop()      {}
+func (none) ReadRules() {}
 
 // live plays over real gRPC on in-memory connections.
 type live struct {
@@ -28,7 +42,7 @@ type live struct {
 	factory    Factory
 	config     []string
 	state      string // a directory that outlives the relay, if the transcript wants one
-	stop       func()
+	relay      Relay
 }
 
 // plane is a control plane and the network on which the relay dials it.
@@ -68,7 +82,7 @@ func (p *live) plane(actor string) *plane {
 // Live makes players that start a relay and speak gRPC to it.
 func Live(factory Factory) NewPlayer {
 	return func(t *Transcript) (Player, error) {
-		p := &live{transcript: t, factory: factory, first: newPlane("", t.Show), second: newPlane(secondPrefix, t.Show), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
+		p := &live{transcript: t, factory: factory, first: newPlane("", t.Show), second: newPlane(secondPrefix, t.Show), downstream: NewNetwork(), clients: map[string]*Client{}, relay: none{}}
 		err := p.settings()
 		if err == nil {
 			err = p.start(p.downstream.Listener())
@@ -83,10 +97,21 @@ func Live(factory Factory) NewPlayer {
 
 // settings puts a directory in the place of the word for one.
 func (p *live) settings() (err error) {
+	if len(p.transcript.Policy) > 0 {
+		if p.state, err = os.MkdirTemp("", "transcript"); err != nil {
+			return err
+		}
+		p.config = append(p.config, "authz.rules_file="+p.rules())
+		if err := p.write(p.transcript.Policy); err != nil {
+			return err
+		}
+	}
 	for _, kv := range p.transcript.Config {
 		if key, value, _ := strings.Cut(kv, "="); value == StateDir {
-			if p.state, err = os.MkdirTemp("", "transcript"); err != nil {
-				return err
+			if p.state == "" {
+				if p.state, err = os.MkdirTemp("", "transcript"); err != nil {
+					return err
+				}
 			}
 			kv = key + "=" + p.state
 		}
@@ -95,13 +120,20 @@ func (p *live) settings() (err error) {
 	return nil
 }
 
+// rules is the file of rules.
+func (p *live) rules() string { return filepath.Join(p.state, "rules.yaml") }
+
+func (p *live) write(rules []string) error {
+	return os.WriteFile(p.rules(), []byte(PolicyFile(rules)), 0o600)
+}
+
 func (p *live) start(listener net.Listener) (err error) {
-	stop, err := p.factory(p.config, p.dial, listener)
+	relay, err := p.factory(p.config, p.dial, listener)
 	if err != nil {
 		listener.Close()
 		return err
 	}
-	p.stop = stop
+	p.relay = relay
 	synctest.Wait()
 	return nil
 }
@@ -115,7 +147,7 @@ func (p *live) restart() error {
 		c.Close()
 		delete(p.clients, actor)
 	}
-	p.stop()
+	p.relay.Stop()
 	p.first.network.Drop() // what it has said to one that hangs is lost
 	p.second.network.Drop()
 	return p.start(p.downstream.Relisten())
@@ -137,6 +169,11 @@ func (p *live) say(actor string, c Command) error {
 		return client.Say(c)
 	case c.Verb == "restart":
 		return p.restart()
+	case c.Verb == "rules":
+		if err := p.write(p.transcript.Later); err != nil {
+			return err
+		}
+		p.relay.ReadRules()
 	case c.Verb == "down":
 		p.plane(actor).HangUp()
 		p.plane(actor).network.Down()
@@ -190,7 +227,7 @@ func (p *live) Close() {
 	for _, c := range p.clients {
 		c.Close()
 	}
-	p.stop()
+	p.relay.Stop()
 	p.first.Stop()
 	p.second.Stop()
 	synctest.Wait()

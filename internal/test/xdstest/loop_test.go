@@ -17,11 +17,11 @@ func TestALoop(t *testing.T) {
 		networks := map[string]*xdstest.Network{"a": xdstest.NewNetwork(), "b": xdstest.NewNetwork()}
 		clients := make(map[string]*xdstest.Client)
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
-			stop, err := play.StartRelay([]string{"instance=" + name}, networks[other].Dial, networks[name].Listener())
+			relay, err := play.StartRelay([]string{"instance=" + name}, networks[other].Dial, networks[name].Listener())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer stop()
+			defer relay.Stop()
 		}
 		for actor, relay := range map[string]string{"c1": "a", "c2": "b"} {
 			client, err := xdstest.NewClient(actor, nil, networks[relay].DialFrom)

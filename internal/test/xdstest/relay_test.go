@@ -22,7 +22,7 @@ type forwarder struct {
 	config []string
 }
 
-func startForwarder(config []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+func startForwarder(config []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (Relay, error) {
 	if slices.Contains(config, "broken=true") {
 		return nil, errors.New("told to be broken")
 	}
@@ -33,8 +33,17 @@ func startForwarder(config []string, dial func(context.Context, string) (net.Con
 	f := &forwarder{conn: conn, config: config}
 	server := grpc.NewServer(grpc.UnknownServiceHandler(f.forward))
 	go func() { _ = server.Serve(listen) }()
-	return func() { server.Stop(); conn.Close() }, nil
+	return forwarding{server, conn}, nil
 }
+
+// forwarding is a forwarder that runs.
+type forwarding struct {
+	server *grpc.Server
+	conn   *grpc.ClientConn
+}
+
+func (f forwarding) Stop()      { f.server.Stop(); f.conn.Close() }
+func (f forwarding) ReadRules() {}
 
 func (f *forwarder) forward(_ any, down grpc.ServerStream) error {
 	path, _ := grpc.MethodFromServerStream(down)

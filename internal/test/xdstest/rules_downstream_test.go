@@ -26,7 +26,7 @@ var downstreamRules = slices.Concat(
 	numbered("NAME", 1, 9), numbered("NAME", 11, 11),
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
 	numbered("ORDER", 1, 8),
-	numbered("NODE", 1, 14),
+	numbered("NODE", 1, 15),
 	numbered("REST", 10, 10),
 )
 
@@ -53,7 +53,7 @@ func numbered(section string, from, to int) []string {
 // with client, nonce and message (NACK-9).
 func TestOnlyTheLogTells(t *testing.T) {
 	var log logBuffer
-	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (xdstest.Relay, error) {
 		c, err := config.Load("", slices.Concat(play.Calm, []string{"groups.key=[cluster]", "upstream.node_mode=static"}, set))
 		if err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func TestOnlyTheLogTells(t *testing.T) {
 			return nil, err
 		}
 		r.Serve(listen)
-		return func() { r.Close(0) }, nil
+		return play.Whole{Relay: r}, nil
 	}
 	xdstest.Run(t, "testdata/nack/upstream-is-acked-without-asking-clients.txt", xdstest.Live(factory))
 	lines := log.lines()

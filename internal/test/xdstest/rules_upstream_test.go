@@ -97,7 +97,7 @@ type conversation struct {
 func converse(t *testing.T, set ...string) *conversation {
 	t.Helper()
 	c := &conversation{t: t}
-	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (xdstest.Relay, error) {
 		conf, err := config.Load("", slices.Concat(play.Calm, set))
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func converse(t *testing.T, set ...string) *conversation {
 			t.Errorf("ready before it listens: %s", why)
 		}
 		r.Serve(listen)
-		return sync.OnceFunc(func() { r.Close(0) }), nil
+		return once{r, sync.OnceFunc(func() { r.Close(0) })}, nil
 	}
 	transcript, err := xdstest.Parse("test", "# A conversation.\n# spec: ERR-14\n")
 	if err != nil {
@@ -239,11 +239,11 @@ func TestStreamsPerConnection(t *testing.T) {
 		up, down := xdstest.NewNetwork(), xdstest.NewNetwork()
 		controlPlane := xdstest.NewControlPlane(up.Listener())
 		defer controlPlane.Stop()
-		stop, err := play.StartRelay([]string{"downstream.max_streams_per_connection=2"}, up.Dial, down.Listener())
+		relay, err := play.StartRelay([]string{"downstream.max_streams_per_connection=2"}, up.Dial, down.Listener())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer stop()
+		defer relay.Stop()
 		conn, err := grpc.NewClient("passthrough:///relay",
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(down.Dial))
 		if err != nil {
@@ -278,3 +278,11 @@ func TestStreamsPerConnection(t *testing.T) {
 		}
 	})
 }
+
+// once is a relay that is stopped once, however often it is told to stop.
+type once struct {
+	*relay.Relay
+	stop func()
+}
+
+func (o once) Stop() { o.stop() }

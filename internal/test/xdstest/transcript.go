@@ -17,8 +17,10 @@ type Transcript struct {
 	Edge   string   // why only a relay with its gRPC edges can play it, or ""
 	Open   []string // those of the rules that the relay does not keep yet (open.go)
 	Config []string // key=value, as for the relay's --set
-	Show   []string // fields to print that are otherwise left out
-	Steps  []Step
+	// Policy is the rules of what clients may read, in force from the start, and Later those that replace them.
+	Policy, Later []string
+	Show          []string // fields to print that are otherwise left out
+	Steps         []Step
 
 	lines []string // as read
 	width int      // of the actors' column
@@ -135,6 +137,14 @@ func (t *Transcript) comment(i int, s string) error {
 		}
 		return nil
 	}
+	switch rule := "  - " + strings.TrimSpace(value) + "\n"; {
+	case key == "rule" && keyed:
+		t.Policy = append(t.Policy, rule)
+		return nil
+	case key == "later" && keyed:
+		t.Later = append(t.Later, rule)
+		return nil
+	}
 	values, err := tokens(value)
 	if err != nil {
 		return nil // a comment may hold a quote
@@ -169,6 +179,14 @@ func (t *Transcript) comment(i int, s string) error {
 		}
 	}
 	return err
+}
+
+// PolicyFile is a file of rules (authz.rules_file); empty if there are none.
+func PolicyFile(rules []string) string {
+	if len(rules) == 0 {
+		return ""
+	}
+	return "rules:\n" + strings.Join(rules, "")
 }
 
 func ruleIDs(values []string) ([]string, error) {

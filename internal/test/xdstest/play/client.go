@@ -15,6 +15,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/policy"
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
@@ -37,7 +38,7 @@ func (p *player) client(actor string) *client {
 			return c
 		}
 	}
-	c := &client{actor: actor, peer: session.Peer{Local: true}}
+	c := &client{actor: actor, peer: session.Peer{Local: true, Principal: policy.Anonymous}}
 	p.clients = append(p.clients, c)
 	return c
 }

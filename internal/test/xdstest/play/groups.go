@@ -31,8 +31,17 @@ type group struct {
 	leaving bool
 }
 
+// Key is the whole relay's.
+func (p *player) Key(client session.Peer, node *core.Node) (string, *session.End) {
+	return p.rules.Key(p.Grouping, client, node)
+}
+
 // Join makes player a downstream.Groups, together with Grouping.
 func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	m, end := p.rules.Reads(client, node, t)
+	if end != nil {
+		return m, end
+	}
 	place, end := p.Place(client, node, t)
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
@@ -41,7 +50,7 @@ func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, claimant) }}
+	m.Hub, m.Own, m.Leave = g.hub, place.Own, func() { p.leave(g, claimant) }
 	if p.Varies(place) {
 		m.Renew = func(node *core.Node) {
 			node = p.Node(place, node)

@@ -37,6 +37,7 @@ import (
 type player struct {
 	// What the relay was started with.
 	relay.Grouping
+	rules       *relay.Rules // nil: clients may read everything
 	config      *config.Config
 	session     session.Config
 	fingerprint cache.Fingerprint
@@ -106,8 +107,26 @@ func start(c *config.Config, trials bool, t *xdstest.Transcript) (*player, error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
 	}
+	if p.rules, err = relay.ParseRules("rules.yaml", xdstest.PolicyFile(t.Policy), c); err != nil {
+		return nil, err
+	}
 	p.begin()
 	return p, nil
+}
+
+// changeRules puts the later rules of the transcript in force.
+func (p *player) changeRules() (err error) {
+	if p.rules, err = relay.ParseRules("rules.yaml", xdstest.PolicyFile(p.transcript.Later), p.config); err != nil {
+		return err
+	}
+	for _, c := range p.clients {
+		if c.session != nil {
+			if end := c.session.Rejudge(p.now); end != nil {
+				c.evicted = end
+			}
+		}
+	}
+	return nil
 }
 
 // begin does what a relay does by itself when it starts.
@@ -185,6 +204,8 @@ func (p *player) Say(actor string, c xdstest.Command) error {
 	switch {
 	case c.Verb == "restart":
 		p.restart()
+	case c.Verb == "rules":
+		err = p.changeRules()
 	case actor[0] == 'c':
 		err = p.client(actor).say(p, c)
 	case c.Verb == "down":

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
@@ -73,20 +74,26 @@ func settings(set []string) (c *config.Config, trials bool, err error) {
 }
 
 // StartRelay starts a whole relay, for xdstest.Live.
-func StartRelay(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+func StartRelay(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (xdstest.Relay, error) {
 	c, trials, err := settings(set)
 	if err != nil {
 		return nil, err
 	}
-	r, err := relay.New(c, relay.Options{Hop: hopOf(c), Dial: dial, Random: Random, NoTrials: !trials})
+	r, err := relay.New(c, relay.Options{Hop: hopOf(c), Dial: dial, Random: Random, NoTrials: !trials, Follow: certs.Options{NoNotify: true}})
 	if err != nil {
 		return nil, err
 	}
 	r.Serve(listen)
-	return func() {
-		if broken := r.Check(); len(broken) > 0 {
-			panic(strings.Join(broken, "; "))
-		}
-		r.Close(0)
-	}, nil
+	return Whole{r}, nil
+}
+
+// Whole is a whole relay that runs.
+type Whole struct{ *relay.Relay }
+
+// Stop ends it, and fails if something does not hold that has to.
+func (r Whole) Stop() {
+	if broken := r.Check(); len(broken) > 0 {
+		panic(strings.Join(broken, "; "))
+	}
+	r.Close(0)
 }
