@@ -21,7 +21,7 @@ import (
 // turn comes, which is at random and evenly spread, a client is told everything.
 func TestDrain_Spread(t *testing.T) {
 	const (
-		clients = 300
+		clients = 150
 		delay   = 5 * time.Second
 		spread  = time.Minute
 	)
@@ -137,7 +137,7 @@ func spearman(order []int) float64 {
 // UNAVAILABLE at a time of its own, and its client comes back on a new connection.
 func TestConnectionAge(t *testing.T) {
 	const (
-		clients = 200
+		clients = 100
 		age     = 30 * time.Minute
 	)
 	inWorld(t, []string{"downstream.max_connection_age=30m"}, func(w *world) {
