@@ -25,7 +25,8 @@ type conn struct {
 	doors  *doors
 	since  time.Time
 	flow   *flow
-	plain  bool // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
+	plain  bool   // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
+	user   string // as which user its client runs, "unix:uid=N"; "": that is not known
 
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu
@@ -42,7 +43,7 @@ type conn struct {
 // newConn returns a connection that was accepted. Before the handshake only the address says whose it is.
 func newConn(raw net.Conn, d *doors) *conn {
 	config := d.now()
-	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now(), opens: opening(config.MaxStreams)}
+	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now(), user: userOf(raw), opens: opening(config.MaxStreams)}
 	c.flow = newFlow(c, d.reading)
 	var client session.Peer
 	identify(&client, raw.RemoteAddr(), nil, config.Relays)

@@ -3,6 +3,7 @@ package downstream
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"net"
 	"slices"
 
@@ -54,7 +55,20 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 		info, c = t.AuthInfo, t.conn
 	}
 	identify(&out, p.Addr, info, config.Relays)
+	out.Principal = principal(out.Identity, c)
 	return out, c
+}
+
+// nobodyKnown is the principal of clients of whom nothing is proved.
+const nobodyKnown = "anonymous"
+
+// principal is whom rules take a client for.
+func principal(identity string, c *conn) string {
+	user := ""
+	if c != nil {
+		user = c.user
+	}
+	return cmp.Or(identity, user, nobodyKnown)
 }
 
 // identify says what a connection shows of the client: its address, and the handshake if it is over.
@@ -66,27 +80,40 @@ func identify(client *session.Peer, address net.Addr, info credentials.AuthInfo,
 		client.Local = true
 	}
 	client.Identity = identityOf(info)
-	client.Principal = cmp.Or(client.Identity, "anonymous")
 	if client.Holder = client.Identity; client.Holder == "" {
 		client.Holder = host(address)
 	}
 	client.Relay = client.Local || client.Identity != "" && slices.Contains(relays, client.Identity)
 }
 
-// identityOf is what the client's certificate proves, or "".
+// identityOf is what the client's certificate proves, or "". Identities of different kinds never look alike, whatever is
+// in a certificate.
 func identityOf(info credentials.AuthInfo) string {
-	t, ok := info.(credentials.TLSInfo)
-	if !ok || len(t.State.VerifiedChains) == 0 {
+	leaf := proofOf(info)
+	if leaf == nil {
 		return ""
 	}
-	leaf := t.State.VerifiedChains[0][0]
+	t, _ := info.(credentials.TLSInfo)
 	switch {
 	case t.SPIFFEID != nil:
 		return t.SPIFFEID.String()
-	case len(leaf.URIs) > 0 && leaf.URIs[0].Scheme != "dns" && leaf.URIs[0].Scheme != "subject": // those of the next cases
+	case len(leaf.URIs) > 0 && !slices.Contains(otherKinds, leaf.URIs[0].Scheme):
 		return leaf.URIs[0].String()
 	case len(leaf.DNSNames) > 0:
 		return "dns:" + leaf.DNSNames[0]
 	}
 	return "subject:" + leaf.Subject.String()
+}
+
+// otherKinds are the schemes of URIs that are no identity. Those of scheme spiffe are SPIFFE IDs, and a certificate has
+// exactly one of these and no other URI, or none. The others would pass for a principal of another kind.
+var otherKinds = []string{"spiffe", "dns", "subject", "unix", ""}
+
+// proofOf is the certificate that the handshake has verified, or nil.
+func proofOf(info credentials.AuthInfo) *x509.Certificate {
+	t, ok := info.(credentials.TLSInfo)
+	if !ok || len(t.State.VerifiedChains) == 0 {
+		return nil
+	}
+	return t.State.VerifiedChains[0][0]
 }
