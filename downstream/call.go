@@ -48,8 +48,9 @@ func (s *Server) startCall(ctx context.Context, kind callKind) (*call, error) {
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	peer, conn := peerOf(ctx, &s.now.Load().Config)
 	c.peer, c.peer.End = peer, c.end
-	if end := s.admitCall(c); end != nil {
+	if end := s.admitCall(c, conn); end != nil {
 		c.cancel(nil)
+		sendAway(ctx, end)
 		return nil, s.turnAway(string(kind), &c.peer, end)
 	}
 	c.from = conn.receiver(ctx, c.end)
@@ -61,11 +62,11 @@ func (s *Server) startCall(ctx context.Context, kind callKind) (*call, error) {
 
 // admitCall gives a call its place. Health checks go on while memory is short, lest the relay be restarted for it, and
 // Close does not wait for them.
-func (s *Server) admitCall(c *call) (end *session.End) {
+func (s *Server) admitCall(c *call, on *conn) (end *session.End) {
 	var displaced []served
 	defer func() { displace(displaced) }() // after the lock is released
 	if c.kind == fetching {
-		if end := s.pressed(); end != nil {
+		if end := s.refuses(on, time.Now()); end != nil {
 			return end
 		}
 	}

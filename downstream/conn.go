@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"crypto/x509"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -9,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
@@ -25,8 +25,11 @@ type conn struct {
 	doors  *doors
 	since  time.Time
 	flow   *flow
-	plain  bool   // what is read is HTTP/2; set at the end of the handshake, before gRPC reads
 	user   string // as which user its client runs, "unix:uid=N"; "": that is not known
+
+	// Set at the end of the handshake, before gRPC reads.
+	plain bool              // what is read is HTTP/2
+	proof *x509.Certificate // the certificate with which the client has proved who it is; nil: none
 
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu
@@ -136,6 +139,7 @@ func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	c, info, err := t.TransportCredentials.ServerHandshake(raw)
 	of, ok := raw.(*conn)
 	if ok && err == nil {
+		of.proof = proofOf(info)
 		err = of.doors.identified(of, info)
 	}
 	switch {
@@ -157,32 +161,6 @@ func (t tagging) Clone() credentials.TransportCredentials {
 type tag struct {
 	credentials.AuthInfo
 	conn *conn
-}
-
-// The parts of a connection's age limit. First gRPC tells the client to open its next streams
-// elsewhere (GOAWAY). Clients go on with the streams that they have, so the relay then ends these
-// one by one. What is left, such as a stream that has no such end, is cut off with the
-// connection. gRPC adds 10 % of jitter to the first step, and the second begins when that is
-// surely over.
-const (
-	goAwayAt  = 0.8
-	endFrom   = 0.9
-	endTo     = 1.1
-	cutOffAt  = 1.3
-	goAwayEnd = 1.1 * goAwayAt // the latest, with gRPC's jitter
-)
-
-// ageLimit adds the age limit to gRPC's parameters.
-func ageLimit(p keepalive.ServerParameters, age time.Duration) keepalive.ServerParameters {
-	if age > 0 {
-		p.MaxConnectionAge = portion(age, goAwayAt)
-		p.MaxConnectionAgeGrace = portion(age, cutOffAt-goAwayEnd)
-	}
-	return p
-}
-
-func portion(d time.Duration, fraction float64) time.Duration {
-	return time.Duration(fraction * float64(d))
 }
 
 // hangUp closes the connection of a stream if it carries no other. A client that does not read

@@ -223,17 +223,18 @@ func (f *flow) close() {
 	f.with(func(in *inflight) { in.close(f.holder) })
 }
 
-// number returns the HTTP/2 id of a stream or call, which gRPC keeps to itself, and whether there is one.
-func number(ctx context.Context) (uint32, bool) {
+// inside returns a field of gRPC's own of a stream or call, which gRPC keeps to itself, and whether there is one of that type.
+func inside[T any](ctx context.Context, field string) (value T, ok bool) {
 	of := reflect.ValueOf(grpc.ServerTransportStreamFromContext(ctx))
 	if of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct {
-		return 0, false
+		return value, false
 	}
-	id := of.Elem().FieldByName("id")
-	if id.Kind() != reflect.Uint32 {
-		return 0, false
+	f := of.Elem().FieldByName(field)
+	if !f.IsValid() {
+		return value, false
 	}
-	return uint32(id.Uint()), true //nolint:gosec // it is one
+	value, ok = reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem().Interface().(T)
+	return value, ok
 }
 
 // receiver is a stream or call whose requests are accounted for.
@@ -247,7 +248,7 @@ func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
 	if c == nil || c.flow == nil {
 		return receiver{}
 	}
-	id, ok := number(ctx)
+	id, ok := inside[uint32](ctx, "id") // that of its HTTP/2 stream
 	if !ok {
 		return receiver{}
 	}

@@ -220,7 +220,7 @@ func (s *Server) awaitStreams(limit time.Duration) {
 func (s *Server) register(st *stream) (end *session.End) {
 	var displaced []served
 	defer func() { displace(displaced) }() // after the lock is released
-	if end := s.pressed(); end != nil {
+	if end := s.refuses(st.conn, st.since); end != nil {
 		return end
 	}
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package downstream
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/share"
@@ -121,6 +122,14 @@ func (n *names) check() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ledger.Check()
+}
+
+// refuses says why nothing new is taken in on a connection, if that is so.
+func (s *Server) refuses(on *conn, now time.Time) *session.End {
+	if end := on.expired(now); end != nil {
+		return end
+	}
+	return s.pressed()
 }
 
 // pressed refuses what is new while memory is short.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -50,7 +49,7 @@ type stream struct {
 	limiter *rate.Limiter // nil until it is needed
 	paced   bool          // it has had to wait, which is logged once
 	stall   stallWatch
-	age     *time.Timer
+	last    *time.Timer // to its end; nil: it has none of its own
 
 	follow *follower // nil if nobody traces
 
@@ -126,16 +125,17 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 		if end.Reason != session.ShuttingDown {
 			s.observer.ClientConnected(st.protocol())
 		}
+		sendAway(g.Context(), end)
 		return s.turnAway(st.protocol(), &st.peer, end)
 	}
 	// Reconfigure may have run before the stream was registered. The configuration is read under the
 	// lock, so that no older one replaces the one that Reconfigure gives to the stream.
 	st.with(func(of *session.Session) { of.Reconfigure(&s.now.Load().Config) })
 	s.observer.ClientConnected(st.protocol())
-	if age := s.config.MaxAge; age > 0 && st.conn != nil {
-		end := st.conn.since.Add(portion(age, endFrom+(endTo-endFrom)*rand.Float64()))
-		st.age = time.AfterFunc(time.Until(end), func() {
-			st.end(&session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"})
+	if at, end := s.lifetime(st.conn, st.since); end != nil {
+		st.last = time.AfterFunc(time.Until(at), func() {
+			sendAway(g.Context(), end)
+			st.end(end)
 		})
 	}
 	return st.close(st.receiveAll())
@@ -167,8 +167,8 @@ func (st *stream) close(err error) error {
 		st.timer.Stop()
 	}
 	st.mu.Unlock()
-	if st.age != nil {
-		st.age.Stop()
+	if st.last != nil {
+		st.last.Stop()
 	}
 	st.unwatch()
 	if was := st.sending.Swap(over); was == busy || was == kicked {

@@ -83,10 +83,11 @@ const (
 	// RefusedUpstream: the control plane refuses what the client has the group's streams say (UP-21).
 	RefusedUpstream Reason = "refused_upstream" // FAILED_PRECONDITION
 	ShuttingDown    Reason = "shutting_down"    // UNAVAILABLE
-	// A client that stalls, or whose connection is old, has asked for nothing wrong and should
-	// come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
-	Stalled Reason = "stalled"
-	Aged    Reason = "connection_age"
+	// A client that stalls, or whose connection or certificate is old, has asked for nothing wrong and
+	// should come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
+	Stalled            Reason = "stalled"
+	Aged               Reason = "connection_age"
+	CertificateExpired Reason = "certificate_expired"
 	// RulesChanged: what the client may read has changed, and it must ask again (NODE-15).
 	RulesChanged Reason = "rules_changed"
 	// There is no room for a new stream, or another client with less of something needed what this one had.
@@ -113,7 +114,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Stalled, Aged, RulesChanged, MemoryPressure:
+	case Unreachable, ShuttingDown, Stalled, Aged, CertificateExpired, RulesChanged, MemoryPressure:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL
