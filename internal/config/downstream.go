@@ -187,7 +187,13 @@ type ServerTLS struct {
 	// chain to; when it is set, a client without a certificate is refused.
 	// The relay knows a client's identity by this certificate (NODE-6): its
 	// SPIFFE ID, else its first URI, else its first DNS name as dns:NAME, else
-	// subject:NAME. A URI of the scheme dns or subject does not count.
+	// subject:NAME. A certificate with more than one URI has no SPIFFE ID, and
+	// a URI without a scheme or of the scheme spiffe, dns, subject or unix does
+	// not count otherwise. Each of these authorities may issue any identity.
+	// Streams end with their client's certificate, with UNAVAILABLE: at random
+	// in its last 5 minutes, or in the last tenth of the time for which it is
+	// valid, if that is shorter; those that are opened in that time, when it
+	// expires.
 	// Default: "".
 	ClientCA string `yaml:"client_ca"`
 }

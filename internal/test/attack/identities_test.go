@@ -13,6 +13,8 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/test/peer"
@@ -37,14 +39,27 @@ func hears(name string, groups float64) func(*world) error {
 	}
 }
 
-// outlive waits until all certificates have expired: then nobody new can connect until the relay has another one,
-// and never with an old one of its own.
+// outlive waits until all certificates but the victim's have expired: the relay's costs nobody its stream, and a client's ends
+// its own. Then nobody new can connect until the relay has another one, and never with an old one of its own.
 func outlive(w *world) error {
 	old := w.as("old")
 	if _, err := w.asks("old", old, subscribe(cache.Endpoint, beat)); err != nil {
 		return fmt.Errorf("before: %w", err)
 	}
+	ended, stop, err := w.stays("old", old)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	peer.Wait(time.Until(w.expiry) + time.Second)
+	select {
+	case err := <-ended:
+		if s := status.Convert(err); s.Code() != codes.Unavailable || !strings.Contains(s.Message(), "the certificate of the client is valid until") {
+			return fmt.Errorf("a client's certificate has expired, and its stream has ended: %w", err)
+		}
+	default:
+		return errors.New("a client's certificate has expired, and its stream goes on")
+	}
 	w.expiry = time.Time{}
 	late := w.as("late")
 	if _, err := w.asks("late", late, subscribe(cache.Endpoint, beat)); err == nil {
@@ -61,6 +76,23 @@ func outlive(w *world) error {
 		return errors.New("a client's certificate has expired, and it connects")
 	}
 	return nil
+}
+
+// stays follows beat on one stream, and tells when that has ended.
+func (w *world) stays(node string, at *target) (ended <-chan error, stop func(), err error) {
+	c, err := dial(at)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stop = func() {
+		cancel()
+		c.Close()
+	}
+	if _, ended, err = c.ask(ctx, node, subscribe(cache.Endpoint, beat)); err != nil {
+		stop()
+	}
+	return ended, stop, err
 }
 
 // TestForwardedCertificate: what a client says of its certificate is not sent up, since the relay itself ends TLS.

@@ -37,7 +37,8 @@ type attack struct {
 	Short bool
 	// The world in which it takes place. Behind: the relay has another one above it. Remote: the attacker
 	// does not come over loopback, which is exempt from shares. TLS: all have certificates.
-	// In settings {dir} stands for a directory of the test's own, in which "key" has 32 bytes. Lives: so long are all certificates valid; 0: for hours.
+	// In settings {dir} stands for a directory of the test's own, in which "key" has 32 bytes. Lives: so long are all certificates valid
+	// but the victim's; 0: for hours.
 	Plane               planeOptions
 	Sets                []string
 	Behind, Remote, TLS bool
@@ -125,7 +126,7 @@ type world struct {
 	target target
 	local  string // the relay's address on loopback
 	ca     *certstest.Authority
-	expiry time.Time // of certificates; zero: some hours
+	expiry time.Time // of certificates but the victim's; zero: some hours
 	dir    string
 }
 
@@ -135,6 +136,7 @@ func newWorld(t *testing.T, a *attack) *world {
 	w := &world{attack: a, t: t, dir: t.TempDir()}
 	w.write("key", bytes.Repeat([]byte("k"), 32))
 	if a.Lives > 0 {
+		peer.Binary(t) // building it takes time
 		w.expiry = time.Now().Add(a.Lives)
 	}
 	w.plane = startPlane(t, a.Plane)
@@ -198,15 +200,15 @@ func (w *world) certificates() []string {
 	w.write("ca.crt", w.ca.PEM)
 	w.write("relay.crt", cert)
 	w.write("relay.key", key)
-	w.target.CertFile, w.target.Key = w.identity("attacker")
+	w.target.CertFile, w.target.Key = w.identity("attacker", w.expiry)
 	w.target.CA, w.target.Name = w.path("ca.crt"), "relay.test"
 	return []string{"downstream.tls.cert=" + w.path("relay.crt"), "downstream.tls.key=" + w.path("relay.key"), "downstream.tls.client_ca=" + w.path("ca.crt")}
 }
 
 // identity makes a client's certificate, and returns its files.
-func (w *world) identity(name string) (cert, key string) {
+func (w *world) identity(name string, expiry time.Time) (cert, key string) {
 	u := &url.URL{Scheme: "spiffe", Host: "attack.test", Path: "/" + name}
-	c, k := w.ca.Issue(w.t, x509.Certificate{URIs: []*url.URL{u}, NotAfter: w.expiry})
+	c, k := w.ca.Issue(w.t, x509.Certificate{URIs: []*url.URL{u}, NotAfter: expiry})
 	w.write(name+".crt", c)
 	w.write(name+".key", k)
 	return w.path(name + ".crt"), w.path(name + ".key")
@@ -214,19 +216,22 @@ func (w *world) identity(name string) (cert, key string) {
 
 // as is the target for another client than the attacker: with an identity of its own, where there are any, or else
 // over loopback.
-func (w *world) as(name string) *target {
+func (w *world) as(name string) *target { return w.asUntil(name, w.expiry) }
+
+// asUntil is as with a certificate, where there are any, that expires at a time; zero: in some hours.
+func (w *world) asUntil(name string, expiry time.Time) *target {
 	at := w.target
 	if w.ca != nil {
-		at.CertFile, at.Key = w.identity(name)
+		at.CertFile, at.Key = w.identity(name, expiry)
 	} else {
 		at.Addr = w.local
 	}
 	return &at
 }
 
-// credsOf are the credentials of a client.
+// credsOf are the credentials of a client that outlives all others.
 func (w *world) credsOf(name string) credentials.TransportCredentials {
-	c, err := w.as(name).creds()
+	c, err := w.asUntil(name, time.Time{}).creds()
 	if err != nil {
 		w.t.Fatal(err)
 	}
