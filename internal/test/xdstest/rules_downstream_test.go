@@ -26,7 +26,7 @@ var downstreamRules = slices.Concat(
 	numbered("NAME", 1, 9), numbered("NAME", 11, 11),
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
 	numbered("ORDER", 1, 8),
-	numbered("NODE", 1, 15),
+	numbered("NODE", 1, 16),
 	numbered("REST", 10, 10),
 )
 
@@ -37,6 +37,7 @@ var downstreamReasons = map[string]string{
 		"that none leaves is part of downstream.TestFrameIsTheMessage, which compares whole messages",
 	"WILD-14": "does not arise: WILD-13's two streams are always used (upstream/session/plan.go), so membership needs no guess",
 	"NACK-9":  "a log and counters are no words between peers; TestOnlyTheLogTells",
+	"NODE-16": "transcripts have no certificates; downstream.TestStreamsEndWithTheirCertificate",
 	"NODE-5":  "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }
 
