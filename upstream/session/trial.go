@@ -142,8 +142,11 @@ func (c *Core) nextTrial(wanted map[fanout.Lane]bool, now time.Time) {
 	}
 	t.turn++
 	t.turns[holder], t.waiting[best].tried = t.turn, t.turn
-	wildcard := fanout.Lane{Type: best, Wildcard: true}
-	c.trial.lane = fanout.Lane{Type: best, Wildcard: wanted[wildcard]}
+	lane := fanout.Lane{Type: best, Wildcard: true}
+	if s, _ := c.carrier(lane); s != nil || !wanted[lane] { // it went up while nothing else did
+		lane.Wildcard = false
+	}
+	c.trial.lane = lane
 	c.trial.openAt = now
 	c.unpark(best)
 }
