@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/certs/certstest"
 )
 
 // sotwOnly is a control plane without Delta.
@@ -119,11 +121,30 @@ func TestCheck(t *testing.T) {
 	with := func(ca, cert, key string) []string {
 		return []string{"--set", "upstream.tls.ca=" + ca, "--set", "upstream.tls.cert=" + cert, "--set", "upstream.tls.key=" + key}
 	}
+	one, agent := certstest.NewAuthority(t, "one.test"), certstest.NewAgent(t, t.TempDir())
+	agent.Give(one.IssueSVID(t, "spiffe://one.test/relay", x509.Certificate{}), []*certstest.Authority{one}, nil)
+	agent.Start(t)
+	svid := one.IssueSVID(t, "spiffe://one.test/plane", x509.Certificate{})
+	own, err := tls.X509KeyPair(svid.Cert, svid.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofOne := serveClusters(t, credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: one.Pool(), ClientAuth: tls.RequireAndVerifyClientCert}))
+	by := func(socket, domain, id string) []string {
+		return []string{"--upstream", ofOne, "--set", fmt.Sprintf("upstream.tls.spiffe={workload_api: %q, trust_domains: [%s], server_id: %q}", socket, domain, id)}
+	}
 	for name, tt := range map[string]struct {
 		args []string
 		code int
 		says []string
 	}{
+		"an agent": {by(agent.Address(), "one.test", svid.ID), 0, []string{
+			"ok    upstream.tls.spiffe.workload_api " + agent.Address() + ": spiffe://one.test/relay, until ", ": Delta ADS              1 CDS"}},
+		"an agent that is away": {by("unix:///nowhere.sock", "one.test", svid.ID), 1, []string{
+			"FAIL  upstream.tls.spiffe.workload_api", "no such file", "hint: see whether the agent runs", "FAIL  upstream: TLS"}},
+		"an agent without the bundle": {by(agent.Address(), "two.test", "spiffe://two.test/plane"), 1, []string{
+			"note  upstream.tls.spiffe.trust_domains", "has no bundle of \"two.test\"", "FAIL  upstream: TLS", "of a trust domain that is not among upstream.tls.spiffe.trust_domains"}},
+		"another server": {by(agent.Address(), "one.test", "spiffe://one.test/other"), 1, []string{"FAIL  upstream: TLS", "is another server than upstream.tls.spiffe.server_id says"}},
 		"all is well": {append(with(a.file, cert, key), "--upstream", secured), 0, []string{
 			"ok    configuration", "note  upstream.tls.ca", "note  upstream.tls.cert", "CN=plane expires on ", "ok    upstream: address",
 			"ok    upstream: connection", "note  upstream: TLS                    the server's certificate: CN=plane expires on ", "ok    upstream: ALPN                   h2",

@@ -76,6 +76,8 @@ func TestMistakesInFiles(t *testing.T) {
 			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS has no certificate for the name that the relay expects: set upstream.tls.server_name to one that is in its certificate`},
 		"an expired certificate of the control plane": {config: upstreamAt(expired, "ca.crt"), files: good, address: expired,
 			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS has a certificate that has expired: renew it there, or set the clock of this host`},
+		"a SPIFFE agent that does not run": {config: `downstream: {tls: {spiffe: {workload_api: "unix:///run/agent.sock", trust_domains: [example.org]}}}`,
+			says: `WARN the SPIFFE agent has sent no certificate yet, and without one there is no connection; see whether it runs, and has an entry for the relay agent=unix:///run/agent.sock`},
 		"a client of another authority": {config: downstream, files: good,
 			does: func(t *testing.T, _, address string, _ *os.Process) {
 				cert, key := theirs.Issue(t, x509.Certificate{})

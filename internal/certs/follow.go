@@ -78,16 +78,18 @@ type Follower struct {
 
 	mu       sync.Mutex // never held to read a file
 	followed []*Followed
+	agents   map[string]*agent // by address
 }
 
 // NewFollower returns one that follows nothing yet.
 func NewFollower(o Options) *Follower {
-	return &Follower{options: o.filled(), wake: make(chan struct{}, 1)}
+	return &Follower{options: o.filled(), wake: make(chan struct{}, 1), agents: make(map[string]*agent)}
 }
 
 // Followed are files that are kept up to date.
 type Followed struct {
 	follower *Follower
+	agent    *agent // nil: it is files
 	now      atomic.Pointer[loaded]
 
 	// Guarded by Follower.mu.
@@ -116,7 +118,8 @@ type trouble struct {
 	at    time.Time
 }
 
-// Follow loads files; Run keeps them up to date. An error is Load's.
+// Follow loads files; Run keeps them up to date. An error is Load's. What an agent is to
+// send is not awaited: until then the material has no certificate.
 func (f *Follower) Follow(files Files) (*Followed, error) {
 	m, err := Load(files)
 	if err != nil {
@@ -127,6 +130,9 @@ func (f *Follower) Follow(files Files) (*Followed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.followed = append(f.followed, d)
+	if files.Agent != "" {
+		f.join(d)
+	}
 	f.tell(d, time.Now())
 	f.mistaken(d)
 	f.poke()
@@ -139,7 +145,8 @@ func (d *Followed) Material() *Material { return d.now.Load().material }
 // Files are those that Material was read from.
 func (d *Followed) Files() Files { return d.now.Load().files }
 
-// Switch follows other files from now on. An error is Load's, and changes nothing.
+// Switch follows other files from now on. An error is Load's, and changes nothing. An agent
+// stays the same, and so do the trust domains.
 func (d *Followed) Switch(files Files) error {
 	m, err := Load(files)
 	if err != nil {
@@ -148,6 +155,9 @@ func (d *Followed) Switch(files Files) error {
 	f := d.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if d.agent != nil {
+		m = d.Material()
+	}
 	d.files, d.trouble = files, trouble{}
 	d.now.Store(&loaded{files, m})
 	f.tell(d, time.Now())
@@ -162,6 +172,7 @@ func (d *Followed) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.followed = slices.DeleteFunc(f.followed, func(other *Followed) bool { return other == d })
+	f.poke() // its agent may be nobody's now
 }
 
 func (f *Follower) poke() {
@@ -171,11 +182,13 @@ func (f *Follower) poke() {
 	}
 }
 
-// Run looks at all files whenever one may have changed, and from time to time, until ctx
-// ends.
+// Run looks at all files whenever one may have changed, and from time to time, and listens
+// to all agents, until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	var n *notifier
 	defer func() { n.close() }()
+	var agents sync.WaitGroup
+	defer agents.Wait()
 	for {
 		names := f.names()
 		if n == nil && len(names) > 0 && !f.options.NoNotify {
@@ -186,6 +199,7 @@ func (f *Follower) Run(ctx context.Context) {
 		default:
 		}
 		n.watch(names) // before they are read, so that what comes after it is heard
+		f.watchAgents(ctx, &agents)
 		f.look()
 		if !f.await(ctx, n) {
 			return
@@ -235,12 +249,15 @@ func (f *Follower) names() map[string]bool {
 	return names
 }
 
+// watched are the files that are read from disk.
 func (f *Follower) watched() map[*Followed]Files {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make(map[*Followed]Files, len(f.followed))
 	for _, d := range f.followed {
-		all[d] = d.files
+		if d.agent == nil {
+			all[d] = d.files
+		}
 	}
 	return all
 }
@@ -255,12 +272,13 @@ func (f *Follower) look() {
 			continue
 		}
 		f.mu.Lock()
-		if slices.Contains(f.followed, d) && d.files == files {
+		if slices.Contains(f.followed, d) && d.files.Equal(files) {
 			changed = f.take(d, m, err, time.Now()) || changed
 		}
 		f.mu.Unlock()
 	}
 	f.mu.Lock()
+	f.silent(time.Now())
 	for _, d := range f.followed {
 		changed = f.tell(d, time.Now()) || changed
 	}
@@ -323,6 +341,10 @@ func worse(f Files, m, old *Material, now time.Time) error {
 
 // fail notes that files cannot be used, and logs it if that goes on.
 func (f *Follower) fail(d *Followed, err error, now time.Time) {
+	if d.agent != nil {
+		f.away(d.agent, err, now)
+		return
+	}
 	t := &d.trouble
 	if t.fault == nil {
 		t.since, t.wait = now, f.options.Retry
@@ -384,6 +406,9 @@ func (f *Follower) due(now time.Time) time.Time {
 		if t.After(now) && t.Before(next) {
 			next = t
 		}
+	}
+	for _, a := range f.agents {
+		sooner(a.silentFrom(f.options.Persist))
 	}
 	for _, d := range f.followed {
 		if t := d.trouble; t.fault != nil && t.again.Before(next) { // or past, if reading took long

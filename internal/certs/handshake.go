@@ -25,6 +25,7 @@ const (
 	HandshakeNoCertificate Reason = "no_certificate"
 	HandshakeRefused       Reason = "refused" // the peer does not accept ours, and does not say why
 	HandshakeProtocol      Reason = "protocol"
+	HandshakeNoSVID        Reason = "no_svid" // our agent has sent no certificate yet
 	HandshakeOther         Reason = "other"
 )
 
@@ -32,7 +33,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		HandshakeExpired, HandshakeNotYetValid, HandshakeUnknownCA, HandshakeWrongName,
-		HandshakeNoCertificate, HandshakeRefused, HandshakeProtocol, HandshakeOther,
+		HandshakeNoCertificate, HandshakeRefused, HandshakeProtocol, HandshakeNoSVID, HandshakeOther,
 	}
 }
 
@@ -51,6 +52,8 @@ func Classify(err error) (f Failure, ok bool) {
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 		record   tls.RecordHeaderError
+		none     *noSVID
+		other    *otherID
 	)
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, context.Canceled), errors.Is(err, net.ErrClosed):
@@ -62,7 +65,9 @@ func Classify(err error) (f Failure, ok bool) {
 		return Failure{HandshakeRefused, true}, true
 	case errors.As(err, &record):
 		return Failure{Reason: HandshakeProtocol}, true
-	case errors.As(err, &hostname):
+	case errors.As(err, &none):
+		return Failure{Reason: HandshakeNoSVID}, true
+	case errors.As(err, &hostname), errors.As(err, &other):
 		return Failure{Reason: HandshakeWrongName}, true
 	case errors.As(err, &unknown):
 		return Failure{Reason: HandshakeUnknownCA}, true

@@ -30,9 +30,10 @@ func Inspect(f Files, m *Material, now time.Time) (faults []*Fault) {
 	return append(faults, mistakes(f, m)...)
 }
 
-// validity is for how long a file can be used.
+// validity is for how long a file, or what an agent sent, can be used.
 type validity struct {
 	role, key, path string
+	renew           string // what to do about its end
 	cert            *x509.Certificate
 }
 
@@ -46,16 +47,23 @@ const (
 // it is the one that ends next; those that have ended count only if all have, since an
 // old one may stay in its file beside the new one.
 func validities(f Files, m *Material, now time.Time) (all []validity) {
-	if leaf := m.Leaf(); leaf != nil {
-		all = append(all, validity{RoleCert, f.CertKey(), f.Cert, leaf})
+	cert, ca, renew, authorities := f.Cert, f.CA, "renew it; the relay takes the new files by itself", m.Authorities
+	if f.Agent != "" {
+		cert, ca, renew = f.Agent, f.Agent, "see why the agent has not renewed it; the relay takes what it sends by itself"
 	}
-	if len(m.Authorities) > 0 {
-		byEnd := slices.SortedFunc(slices.Values(m.Authorities), func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	if m.Domains != nil {
+		authorities = lasting(m.Domains)
+	}
+	if leaf := m.Leaf(); leaf != nil {
+		all = append(all, validity{RoleCert, f.CertKey(), cert, renew, leaf})
+	}
+	if len(authorities) > 0 {
+		byEnd := slices.SortedFunc(slices.Values(authorities), func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 		next := slices.IndexFunc(byEnd, func(c *x509.Certificate) bool { return !c.NotAfter.Before(now) })
 		if next < 0 {
 			next = len(byEnd) - 1
 		}
-		all = append(all, validity{RoleCA, f.CAKey(), f.CA, byEnd[next]})
+		all = append(all, validity{RoleCA, f.CAKey(), ca, renew, byEnd[next]})
 	}
 	return all
 }
@@ -83,11 +91,11 @@ func (v validity) fault(now time.Time) *Fault {
 	msg, hint := "", ""
 	switch p {
 	case Expired:
-		msg, hint = "has expired: it was valid until "+date(v.cert.NotAfter), "renew it; the relay takes the new files by itself"
+		msg, hint = "has expired: it was valid until "+date(v.cert.NotAfter), v.renew
 	case NotYetValid:
 		msg, hint = "is not valid yet: it begins on "+date(v.cert.NotBefore), "see the clock of this host, and of whoever issued it"
 	case Expiring:
-		msg, hint = "expires on "+date(v.cert.NotAfter), "renew it; the relay takes the new files by itself"
+		msg, hint = "expires on "+date(v.cert.NotAfter), v.renew
 	default:
 		return nil
 	}
@@ -107,6 +115,8 @@ func subject(c *x509.Certificate) string {
 // nameOf is what a certificate calls itself, or "".
 func nameOf(c *x509.Certificate) string {
 	switch {
+	case spiffeOf(c) != "":
+		return spiffeOf(c)
 	case c.Subject.CommonName != "":
 		return clip(c.Subject.CommonName)
 	case len(c.URIs) > 0:
@@ -117,10 +127,22 @@ func nameOf(c *x509.Certificate) string {
 	return ""
 }
 
+// spiffeOf is the SPIFFE ID that a certificate says, or "". The subjects of SVIDs are all
+// alike.
+func spiffeOf(c *x509.Certificate) string {
+	if len(c.URIs) == 1 && c.URIs[0].Scheme == "spiffe" {
+		return clip(c.URIs[0].String())
+	}
+	return ""
+}
+
 func serialOf(c *x509.Certificate) string { return clip(c.SerialNumber.Text(16)) }
 
 // mistakes are those that time does not change.
 func mistakes(f Files, m *Material) (faults []*Fault) {
+	if m.Domains != nil {
+		return noBundles(f, m) // the agent answers for the rest
+	}
 	leaf := m.Leaf()
 	if leaf == nil {
 		return nil

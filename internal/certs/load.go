@@ -11,7 +11,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
 	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
 )
 
 // Hop is the side of the relay that a certificate is for.
@@ -23,31 +26,49 @@ const (
 	Downstream Hop = "downstream" // towards clients
 )
 
-// Files are those of one TLS section of the configuration. Cert and Key come together or
-// not at all, and CA may be empty.
+// Files are those of one TLS section of the configuration, or the agent that stands for
+// them. Cert and Key come together or not at all, and CA may be empty.
 type Files struct {
 	Section string // such as "upstream.tls"
 	Hop     Hop
 	Address string // of the control plane; empty downstream
 
 	Cert, Key, CA string
+
+	// Agent is the socket of a SPIFFE Workload API, unix:///path, from which all of it
+	// comes instead; empty: there is none. Then TrustDomains are those of the peers.
+	Agent        string
+	TrustDomains []string
 }
 
-// CertKey, KeyKey and CAKey are the keys of the configuration that name the files.
-func (f Files) CertKey() string { return f.Section + ".cert" }
+// Equal reports whether they are the same.
+func (f Files) Equal(other Files) bool { return reflect.DeepEqual(f, other) }
+
+// CertKey, KeyKey and CAKey are the keys of the configuration that name the files, or the
+// agent.
+func (f Files) CertKey() string {
+	if f.Agent != "" {
+		return f.Section + ".spiffe.workload_api"
+	}
+	return f.Section + ".cert"
+}
 
 // KeyKey is that of the private key.
 func (f Files) KeyKey() string { return f.Section + ".key" }
 
 // CAKey is that of the authorities by which the peer is judged.
 func (f Files) CAKey() string {
-	if f.Hop == Downstream {
+	switch {
+	case f.Agent != "":
+		return f.Section + ".spiffe.trust_domains"
+	case f.Hop == Downstream:
 		return f.Section + ".client_ca"
 	}
 	return f.Section + ".ca"
 }
 
-// Material is what the files held at one time. It does not change once it is made.
+// Material is what the files held at one time, or the agent sent. It does not change once it
+// is made.
 type Material struct {
 	// Pair is the certificate with its chain and key; nil: there is none.
 	Pair *tls.Certificate
@@ -57,6 +78,9 @@ type Material struct {
 	// list; nil: the section names none.
 	Pool        *x509.CertPool
 	Authorities []*x509.Certificate
+	// Domains are the authorities by trust domain, where an agent sent them; nil: they are
+	// from a file. A peer that Pool accepts is to be judged by VerifySVID then.
+	Domains *x509bundle.Set
 
 	sum [sha256.Size]byte // of all that was read
 }
@@ -101,7 +125,7 @@ func (f *Fault) Error() string {
 // Unwrap is the error of the operating system, if there was one.
 func (f *Fault) Unwrap() error { return f.Cause }
 
-// Load reads the files. What makes them unusable comes as an error of *Fault, or several
+// Load reads the files; of an agent there is nothing to read. What makes them unusable comes as an error of *Fault, or several
 // joined, which Faults lists. Expiry makes nothing unusable; see Inspect.
 func Load(f Files) (*Material, error) {
 	m, sum := &Material{}, sha256.New()

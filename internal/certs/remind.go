@@ -58,8 +58,17 @@ type State struct {
 	Address  string // of the control plane; empty downstream
 	Role     string // RoleCert or RoleCA
 	NotAfter time.Time
-	// Stale: the file has changed, and what it holds cannot be used.
+	// Stale: the file has changed, and what it holds cannot be used; or the agent does not
+	// answer.
 	Stale bool
+}
+
+// stale is State.Stale, with mu held.
+func (d *Followed) stale() bool {
+	if d.agent != nil {
+		return d.agent.trouble.told != ""
+	}
+	return d.trouble.told != ""
 }
 
 // States are the files in use that have an end, in the order in which they were given. No
@@ -72,7 +81,7 @@ func (f *Follower) States() (all []State) {
 		files := d.Files()
 		for _, v := range validities(files, d.Material(), now) {
 			all = slices.DeleteFunc(all, func(s State) bool { return s.Hop == files.Hop && s.Address == files.Address && s.Role == v.role })
-			all = append(all, State{files.Hop, files.Address, v.role, v.cert.NotAfter, d.trouble.told != ""})
+			all = append(all, State{files.Hop, files.Address, v.role, v.cert.NotAfter, d.stale()})
 		}
 	}
 	return all

@@ -13,7 +13,7 @@ func ShownIn(err error) string {
 		return ""
 	}
 	leaf := v.UnverifiedCertificates[0]
-	if subject := leaf.Subject.String(); subject != "" {
+	if subject := leaf.Subject.String(); subject != "" && spiffeOf(leaf) == "" {
 		return clip(subject)
 	}
 	return nameOf(leaf)

@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go", "tracing.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go", "spiffe.go", "tracing.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -270,6 +270,7 @@ upstream:
   fallbacks:
     - {address: "other:15010", insecure: true, mode: sotw, headers: {x-tier: two}, forward_headers: false}
     - {address: "third:15012", tls: {server_name: third, alpn: require}}
+    - {address: "fourth:15012", tls: {spiffe: {workload_api: unix:///run/agent.sock, trust_domains: [example.org], server_id: "spiffe://example.org/istiod"}}}
   node:
     id: tier-1
     cluster: relays
@@ -376,6 +377,9 @@ func fullConfig() Config {
 			Fallbacks: []Fallback{
 				{Address: "other:15010", Insecure: true, Mode: "sotw", Headers: map[string]Header{"x-tier": {Value: "two"}}},
 				{Address: "third:15012", TLS: ClientTLS{ServerName: "third", ALPN: ALPNRequire}},
+				{Address: "fourth:15012", TLS: ClientTLS{SPIFFE: ClientSPIFFE{
+					WorkloadAPI: "unix:///run/agent.sock", TrustDomains: []string{"example.org"}, ServerID: "spiffe://example.org/istiod",
+				}}},
 			},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},

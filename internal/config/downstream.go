@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Downstream configures the server side.
 type Downstream struct {
@@ -196,10 +199,18 @@ type ServerTLS struct {
 	// expires.
 	// Default: "".
 	ClientCA string `yaml:"client_ca"`
+
+	// SPIFFE takes all of it from an agent instead of files.
+	SPIFFE ServerSPIFFE `yaml:"spiffe"`
 }
 
 // Enabled reports whether connections are secured.
-func (t ServerTLS) Enabled() bool { return t != ServerTLS{} }
+func (t ServerTLS) Enabled() bool {
+	return cmp.Or(t.Cert, t.Key, t.ClientCA) != "" || t.SPIFFE.Enabled()
+}
+
+// AsksClients reports whether clients have to show a certificate, which says who they are.
+func (t ServerTLS) AsksClients() bool { return t.ClientCA != "" || t.SPIFFE.Enabled() }
 
 // inflightRequests is how many of the largest requests fit into MaxInflightBytes: a connection may take
 // half of it, and a request that comes in small parts takes twice its size.

@@ -69,12 +69,12 @@ func (c *Config) CertificateFiles() (all []certs.Files) {
 
 // Files are those of an entry of [Upstream.Entries].
 func (t ClientTLS) Files(entry int, address string) certs.Files {
-	return certs.Files{Section: EntrySection(entry) + ".tls", Hop: certs.Upstream, Address: address, Cert: t.Cert, Key: t.Key, CA: t.CA}
+	return certs.Files{Section: EntrySection(entry) + ".tls", Hop: certs.Upstream, Address: address, Cert: t.Cert, Key: t.Key, CA: t.CA, Agent: t.SPIFFE.WorkloadAPI, TrustDomains: t.SPIFFE.TrustDomains}
 }
 
 // Files are those that secure the listeners.
 func (t ServerTLS) Files() certs.Files {
-	return certs.Files{Section: "downstream.tls", Hop: certs.Downstream, Cert: t.Cert, Key: t.Key, CA: t.ClientCA}
+	return certs.Files{Section: "downstream.tls", Hop: certs.Downstream, Cert: t.Cert, Key: t.Key, CA: t.ClientCA, Agent: t.SPIFFE.WorkloadAPI, TrustDomains: t.SPIFFE.TrustDomains}
 }
 
 // FileNotes are what files say that can be used, and that is a mistake all the same, or

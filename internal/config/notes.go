@@ -19,6 +19,7 @@ func (c *Config) Notes() []*Error {
 	v.guardOfASidecar()
 	v.sharedNode()
 	v.anybody()
+	v.anyServer()
 	return v.errs
 }
 
@@ -69,7 +70,7 @@ func (v *validator) sharedNode() {
 // anybody: TLS without client certificates keeps others from reading along, and nobody from asking.
 func (v *validator) anybody() {
 	d := &v.c.Downstream
-	if !d.TLS.Enabled() || d.TLS.ClientCA != "" {
+	if !d.TLS.Enabled() || d.TLS.AsksClients() {
 		return
 	}
 	for i, addr := range d.Listen {
@@ -77,6 +78,16 @@ func (v *validator) anybody() {
 			v.fail(fmt.Sprintf("downstream.listen[%d]", i), "set downstream.tls.client_ca, so that only clients with a certificate are served",
 				"clients need no certificate: anyone who reaches %q can read what the control plane sends, and ask for more", addr)
 			return
+		}
+	}
+}
+
+// anyServer: without server_id each workload of the trust domains can be the control plane.
+func (v *validator) anyServer() {
+	for i, e := range v.c.Upstream.Entries() {
+		if s := e.TLS.SPIFFE; s.Enabled() && s.ServerID == "" {
+			at := EntrySection(i) + ".tls.spiffe"
+			v.fail(at+".trust_domains", "set "+at+".server_id to the SPIFFE ID of the control plane", "whoever has an SVID of %s can pose as the control plane", strings.Join(s.TrustDomains, ", "))
 		}
 	}
 }

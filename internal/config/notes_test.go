@@ -29,6 +29,12 @@ func TestNotes(t *testing.T) {
 			`  hint: set downstream.tls.client_ca, so that only clients with a certificate are served`)},
 		{"TLS on loopback", "downstream: {listen: ['127.0.0.1:1', 'unix:///a'], tls: {cert: a, key: b}}\n", ""},
 		{"TLS with client certificates", "downstream: {listen: [':18000'], tls: {cert: a, key: b, client_ca: c}}\n", ""},
+		{"TLS with an agent", "downstream: {listen: [':18000'], tls: {spiffe: {workload_api: 'unix:///a', trust_domains: [b.test]}}}\n", ""},
+		{"any server of a trust domain", "upstream:\n  tls:\n    spiffe: {workload_api: 'unix:///a', trust_domains: [b.test]}\n", lines(
+			`relay.yaml:3:56: upstream.tls.spiffe.trust_domains: whoever has an SVID of b.test can pose as the control plane`,
+			`    3 |     spiffe: {workload_api: 'unix:///a', trust_domains: [b.test]}`,
+			`      |                                                        ^`,
+			`  hint: set upstream.tls.spiffe.server_id to the SPIFFE ID of the control plane`)},
 		{"a node for each group", "groups: {key: [cluster]}\nupstream: {node: {cluster: eg}}\n", ""},
 		{"one node, and no key", "upstream: {node_mode: static, node: {cluster: eg}}\n", ""},
 		{"one node, and a key of identities", "groups: {key: [identity, constant.a]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream: {node_mode: static}\n", ""},

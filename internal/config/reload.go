@@ -38,6 +38,9 @@ var reloads = map[string]Reload{
 	"upstream.tls.key":                    ReloadNow,
 	"upstream.tls.server_name":            ReloadNow,
 	"upstream.tls.alpn":                   ReloadNow,
+	"upstream.tls.spiffe.workload_api":    ReloadNow,
+	"upstream.tls.spiffe.trust_domains":   ReloadNow,
+	"upstream.tls.spiffe.server_id":       ReloadNow,
 	"upstream.headers":                    ReloadNow,
 	"upstream.mode":                       ReloadNow,
 	"upstream.fallbacks":                  ReloadNow,
@@ -74,6 +77,8 @@ var reloads = map[string]Reload{
 	"downstream.tls.cert":                   ReloadNow,
 	"downstream.tls.key":                    ReloadNow,
 	"downstream.tls.client_ca":              ReloadNow,
+	"downstream.tls.spiffe.workload_api":    ReloadNow,
+	"downstream.tls.spiffe.trust_domains":   ReloadNow,
 	"downstream.relays":                     ReloadNow,
 	"downstream.max_connections":            ReloadNow,
 	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -235,12 +236,14 @@ type ClientTLS struct {
 	// selects another protocol than h2 is always refused.
 	// Default: require.
 	ALPN ALPN `yaml:"alpn"`
+
+	// SPIFFE takes certificate and authorities from an agent instead of files.
+	SPIFFE ClientSPIFFE `yaml:"spiffe"`
 }
 
 // Enabled reports whether the connection is secured.
 func (t ClientTLS) Enabled() bool {
-	t.ALPN = "" // says how, and not whether
-	return t != ClientTLS{}
+	return cmp.Or(t.CA, t.Cert, t.Key, t.ServerName) != "" || t.SPIFFE.Enabled()
 }
 
 // Node is the relay's own xDS node.

@@ -148,6 +148,7 @@ func (v *validator) controlPlane(section, address string, permitted bool, tls Cl
 		v.fail(section+".address", fmt.Sprintf("set %[1]s.tls, or %[1]s.insecure: true if the network is trusted", section), "%q is not on this host and would be spoken to in plaintext", clip(address))
 	}
 	v.together(section+".tls", tls.Cert, tls.Key)
+	v.clientSPIFFE(section+".tls", tls)
 	if tls.ALPN == ALPNLenient && !tls.Enabled() {
 		v.fail(section+".tls.alpn", fmt.Sprintf("set %[1]s.tls.ca, or %[1]s.tls.server_name for the system's roots", section), "says nothing without TLS")
 	}
@@ -175,7 +176,8 @@ func (v *validator) downstream() {
 		}
 	}
 	v.together("downstream.tls", d.TLS.Cert, d.TLS.Key)
-	if d.TLS.ClientCA != "" && d.TLS.Cert == "" && d.TLS.Key == "" {
+	v.serverSPIFFE("downstream.tls", d.TLS)
+	if d.TLS.ClientCA != "" && d.TLS.Cert == "" && d.TLS.Key == "" && !d.TLS.SPIFFE.Enabled() {
 		v.fail("downstream.tls.client_ca", "set downstream.tls.cert and downstream.tls.key", "needs a certificate of the server too")
 	}
 	v.relays(d.Relays)
@@ -231,7 +233,7 @@ func (v *validator) relays(identities []string) {
 			v.fail(key, "", "%q is listed twice", clip(id))
 		}
 	}
-	if len(identities) > 0 && v.c.Downstream.TLS.ClientCA == "" {
+	if len(identities) > 0 && !v.c.Downstream.TLS.AsksClients() {
 		v.fail("downstream.relays", "set downstream.tls.client_ca", "relays are known by their certificates, and clients are not asked for any")
 	}
 }

@@ -49,7 +49,7 @@ func (v *validator) groupKey(at string, entries []string) {
 			v.fail(key, "use "+strings.Join(keyEntries, ", ")+", metadata.<path> or constant.<text>", "unknown node field %q", clip(entry))
 		case slices.Contains(entries[:i], entry):
 			v.fail(key, "", "%q is listed twice", clip(entry))
-		case entry == "identity" && v.c.Downstream.TLS.ClientCA == "":
+		case entry == "identity" && !v.c.Downstream.TLS.AsksClients():
 			v.fail(key, "set downstream.tls.client_ca", "needs clients that prove who they are")
 		}
 	}

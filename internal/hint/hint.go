@@ -24,6 +24,8 @@ type TLS struct {
 	// has asked for one.
 	Certificate bool
 	Asked       atomic.Bool
+	// SPIFFE means that an agent gives the certificate, and that servers are known by their SPIFFE IDs.
+	SPIFFE bool
 }
 
 // failure is gRPC's message about a failed attempt to connect.
@@ -70,6 +72,26 @@ func (s *TLS) about(f failure, reached bool) bool {
 	return f.refusesCertificate() || !reached && s.Asked.Load() && (f.broke() || f.alert())
 }
 
+// spiffe explains failures that are about SVIDs; else it is empty.
+func (s *TLS) spiffe(f failure, reached bool) string {
+	switch {
+	case s == nil || !s.SPIFFE:
+	case f.says("has sent no certificate yet"):
+		return "is not connected to yet, since the relay has no certificate: see whether the agent of upstream.tls.spiffe.workload_api runs, and has an entry for the relay"
+	case f.says("certificate signed by unknown authority"):
+		return "has a certificate that its own trust domain has not signed, or of a trust domain that is not among upstream.tls.spiffe.trust_domains"
+	case f.says("and not for spiffe://"):
+		return "is another server than upstream.tls.spiffe.server_id says"
+	case f.says("could not get leaf SPIFFE ID", "x509svid: leaf certificate with"):
+		return "has a certificate that is no X509-SVID: see whether it has one of upstream.tls.spiffe.trust_domains"
+	case f.says("remote error: tls: expired certificate"):
+		return "does not accept the relay's SVID: it has expired; see why the agent of upstream.tls.spiffe.workload_api has not renewed it"
+	case f.says("remote error: tls: unknown certificate authority"), s.about(f, reached):
+		return "does not accept the relay's SVID: see whether it trusts that trust domain, and lets this SPIFFE ID in"
+	}
+	return ""
+}
+
 const notHTTP2 = "does not speak HTTP/2 there: set upstream.address to its port for gRPC"
 
 // Explain explains a failure to connect, given the message of TLS or gRPC, and says what to do about
@@ -77,7 +99,10 @@ const notHTTP2 = "does not speak HTTP/2 there: set upstream.address to its port 
 // plane before; then the configuration was right, and what has changed is elsewhere.
 func (c *ControlPlane) Explain(failed string, reached bool) string {
 	text, f := "", failure(failed)
+	svid := c.TLS.spiffe(f, reached)
 	switch s := c.TLS; {
+	case svid != "":
+		text = svid
 	case f.mute():
 		text = fmt.Sprintf("accepts connections and sends nothing within %v: it hangs, or upstream.address is not its port for gRPC", c.Within)
 	case reached && f.says("connect: connection refused"):

@@ -15,6 +15,11 @@ func TestExplain(t *testing.T) {
 		c.TLS.Asked.Store(asked)
 		return c
 	}
+	spiffe := func() *ControlPlane {
+		c := secured(true, true)
+		c.TLS.SPIFFE = true
+		return c
+	}
 	const hangsUp = "connection error: desc = \"error reading server preface: EOF\""
 	for _, tt := range []struct {
 		name    string
@@ -45,6 +50,10 @@ func TestExplain(t *testing.T) {
 			"cp:1 does not speak HTTP/2 there: set upstream.fallbacks[0].address to its port for gRPC"},
 		{"another name", secured(false, false), "tls: failed to verify certificate: x509: certificate is valid for a, not b", false,
 			"cp:1 has no certificate for the name that the relay expects: set upstream.fallbacks[0].tls.server_name to one that is in its certificate"},
+		{"no SVID yet", spiffe(), "upstream.tls.spiffe.workload_api: the agent at unix:///a has sent no certificate yet", false,
+			"cp:1 is not connected to yet, since the relay has no certificate: see whether the agent of upstream.fallbacks[0].tls.spiffe.workload_api runs, and has an entry for the relay"},
+		{"an SVID that the server refuses", spiffe(), hangsUp, false,
+			"cp:1 does not accept the relay's SVID: see whether it trusts that trust domain, and lets this SPIFFE ID in"},
 		{"nothing to say", secured(false, false), "something new", false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

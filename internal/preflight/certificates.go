@@ -1,24 +1,49 @@
 package preflight
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"os"
 	"time"
 
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
 // certificates checks all that the configuration names: what relay.Check leaves to whoever
 // looks at a clock, and whether a chain is one.
-func (k *checker) certificates() {
+func (k *checker) certificates(ctx context.Context) {
 	for i, e := range k.config.Upstream.Entries() {
 		section := config.EntrySection(i) + ".tls"
 		k.authorities(section+".ca", e.TLS.CA)
 		k.chain(section+".cert", e.TLS.Cert)
+		k.agent(ctx, e.TLS.Files(i, e.Address))
 	}
+	k.agent(ctx, k.config.Downstream.TLS.Files())
 	k.chain("downstream.tls.cert", k.config.Downstream.TLS.Cert)
 	k.authorities("downstream.tls.client_ca", k.config.Downstream.TLS.ClientCA)
+}
+
+// agent checks what a SPIFFE agent sends for a section, if the section names one.
+func (k *checker) agent(ctx context.Context, f certs.Files) {
+	if f.Agent == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.o.Within)
+	defer cancel()
+	m, err := certs.Fetch(ctx, f)
+	if err != nil {
+		k.fail(f.CertKey(), "see whether the agent runs, whether this user may use its socket, and whether it has an entry for the relay", "%s: %v", f.Agent, err)
+		return
+	}
+	faults := certs.Inspect(f, m, k.o.Now())
+	for _, fault := range faults {
+		k.note(fault.Key, fault.Hint, "%s", fault.Msg)
+	}
+	if len(faults) == 0 {
+		k.ok(f.CertKey(), "%s: %s, until %s", f.Agent, m.Leaf().URIs[0], day(m.Leaf().NotAfter))
+	}
 }
 
 // chain checks a certificate and those that follow it, each of which signs the one before.

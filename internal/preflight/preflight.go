@@ -85,7 +85,7 @@ func Run(ctx context.Context, c *config.Config, o Options, tell func(Result)) (f
 	}
 	k := &checker{config: c, o: o, tell: tell}
 	k.ok("configuration", "it is valid")
-	k.certificates()
+	k.certificates(ctx)
 	for i, e := range c.Upstream.Entries() {
 		k.controlPlane(ctx, config.EntrySection(i), e)
 	}

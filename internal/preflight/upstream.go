@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/hint"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -31,7 +32,7 @@ type target struct {
 func (k *checker) controlPlane(ctx context.Context, section string, e config.Fallback) {
 	t := &target{section: section, entry: e, hints: hint.ControlPlane{Name: e.Address, Section: section, Within: upstream.ConnectTimeout}}
 	if e.TLS.Enabled() {
-		t.hints.TLS = &hint.TLS{Certificate: e.TLS.Cert != ""}
+		t.hints.TLS = &hint.TLS{Certificate: e.TLS.Cert != "" || e.TLS.SPIFFE.Enabled(), SPIFFE: e.TLS.SPIFFE.Enabled()}
 	}
 	if !k.resolves(ctx, t) || !k.connects(ctx, t) {
 		return
@@ -103,13 +104,13 @@ func (t *target) secure(ctx context.Context, within time.Duration) (net.Conn, er
 	if err != nil || !t.entry.TLS.Enabled() {
 		return raw, err
 	}
-	c, err := t.tls()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	c, err := t.tls(ctx)
 	if err != nil {
 		raw.Close()
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	conn := tls.Client(raw, c)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
@@ -118,7 +119,7 @@ func (t *target) secure(ctx context.Context, within time.Duration) (net.Conn, er
 	return conn, nil
 }
 
-func (t *target) tls() (*tls.Config, error) {
+func (t *target) tls(ctx context.Context) (*tls.Config, error) {
 	from := t.entry.TLS
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: from.ServerName, NextProtos: []string{"h2"}}
 	if c.ServerName == "" {
@@ -133,7 +134,14 @@ func (t *target) tls() (*tls.Config, error) {
 		c.RootCAs.AppendCertsFromPEM(data)
 	}
 	var own tls.Certificate
-	if from.Cert != "" {
+	switch {
+	case from.SPIFFE.Enabled():
+		m, err := certs.Fetch(ctx, certs.Files{Agent: from.SPIFFE.WorkloadAPI, TrustDomains: from.SPIFFE.TrustDomains})
+		if err != nil {
+			return nil, err
+		}
+		own, c.InsecureSkipVerify, c.VerifyConnection = *m.Pair, true, m.VerifySVID(from.SPIFFE.ServerID)
+	case from.Cert != "":
 		var err error
 		if own, err = tls.LoadX509KeyPair(from.Cert, from.Key); err != nil {
 			return nil, err
@@ -141,7 +149,7 @@ func (t *target) tls() (*tls.Config, error) {
 	}
 	c.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		t.hints.TLS.Asked.Store(true)
-		if from.Cert != "" && info.SupportsCertificate(&own) == nil {
+		if own.PrivateKey != nil && info.SupportsCertificate(&own) == nil {
 			return &own, nil
 		}
 		return new(tls.Certificate), nil // which is none

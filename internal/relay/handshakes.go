@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,9 +65,9 @@ func (h *handshakes) failed(f certs.Failure, ours *certs.Material) {
 
 // refused takes note of a handshake with a client, and of the certificate that the relay was to show. The
 // client's certificate, if it has shown one, is not verified.
-func (h *handshakes) refused(raw net.Conn, f certs.Failure, ours *certs.Material, err error) {
-	f = f.Against(ours.Leaf(), time.Now())
-	h.tell(raw, f, clientFailure(f), err)
+func (h *handshakes) refused(raw net.Conn, f certs.Failure, ours *certs.Followed, err error) {
+	f = f.Against(ours.Material().Leaf(), time.Now())
+	h.tell(raw, f, clientFailure(f, ours.Files()), err)
 }
 
 // misaddressed takes note of a client that does not speak plaintext gRPC where that is served.
@@ -100,7 +101,14 @@ func (h *handshakes) mention(kind refusal, now time.Time) (held int, ok bool) {
 }
 
 // clientFailure says in plain words why a client could not connect, and what to look at.
-func clientFailure(f certs.Failure) string {
+func clientFailure(f certs.Failure, ours certs.Files) string {
+	if ours.Agent != "" && f == (certs.Failure{Reason: certs.HandshakeUnknownCA}) {
+		return "its certificate is not signed by its own trust domain, or that is not among downstream.tls.spiffe.trust_domains"
+	}
+	return strings.NewReplacer("downstream.tls.cert", ours.CertKey(), "downstream.tls.client_ca", ours.CAKey()).Replace(failureText(f))
+}
+
+func failureText(f certs.Failure) string {
 	if f.Remote {
 		switch f.Reason {
 		case certs.HandshakeExpired:
@@ -125,6 +133,8 @@ func clientFailure(f certs.Failure) string {
 		return "its certificate is signed by nobody in downstream.tls.client_ca"
 	case certs.HandshakeNoCertificate:
 		return "it shows no certificate, and downstream.tls.client_ca asks for one"
+	case certs.HandshakeNoSVID:
+		return "the relay has no certificate yet; see the agent of downstream.tls.spiffe.workload_api"
 	case certs.HandshakeProtocol:
 		return "it does not speak TLS, or not HTTP/2 over it, and downstream.tls is set"
 	}

@@ -100,7 +100,7 @@ func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld strin
 		return refused + "clients send the header " + withheld + ", which is not forwarded: see groups.forward_headers, and upstream.headers"
 	case len(sent) > 0 && !e.ForwardHeaders:
 		return refused + "what clients send by groups.forward_headers does not go to this one: see its forward_headers, and its headers"
-	case len(sent) > 0, len(e.Headers) > 0, e.TLS.Cert != "":
+	case len(sent) > 0, len(e.Headers) > 0, e.TLS.Cert != "", e.TLS.SPIFFE.Enabled():
 		return "" // it got a credential, and its own message says what is wrong with it
 	case len(g.headers.names) > 0:
 		return refused + "clients of this group send none of groups.forward_headers"

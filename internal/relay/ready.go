@@ -15,8 +15,8 @@ import (
 
 // readiness is true once the relay listens and each of ready_types is complete; the relay
 // itself subscribes to these types, in the default group. Losing the control plane changes
-// nothing. While the certificate of the listeners has expired the relay is not ready,
-// since it can serve no client (ERR-14).
+// nothing. While the certificate of the listeners has expired, or an agent has sent none
+// yet, the relay is not ready, since it can serve no client (ERR-14).
 type readiness struct {
 	relay *Relay
 	subs  []*fanout.Subscription
@@ -119,18 +119,21 @@ func (w *readiness) was() bool {
 	return w.once
 }
 
-// expired says that no client can connect, because of the certificate of the listeners;
+// unfit says that no client can connect, because of the certificate of the listeners;
 // empty: it is not so.
-func (w *readiness) expired() string {
+func (w *readiness) unfit() string {
 	serving := w.relay.serving.Load()
 	if serving == nil {
 		return ""
+	}
+	if _, err := serving.Usable(); err != nil {
+		return err.Error()
 	}
 	at, ok := serving.Expired(time.Now())
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("the certificate of downstream.tls.cert has expired: it was valid until %s", at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("the certificate of %s has expired: it was valid until %s", serving.Files().CertKey(), at.UTC().Format(time.RFC3339))
 }
 
 func (w *readiness) state() []health.Check {
@@ -142,10 +145,11 @@ func (w *readiness) state() []health.Check {
 // checks is called with mu held. The relay is ready if all of them hold; what comes first
 // is said where there is room for one reason.
 func (w *readiness) checks() []health.Check {
+	unfit := w.unfit()
 	return []health.Check{
 		check("not_draining", !w.stopping, "shutting down"),
 		check("listening", w.listens, "not listening yet"),
-		check("certificate", w.expired() == "", w.expired()),
+		check("certificate", unfit == "", unfit),
 		check("ready_types", len(w.missing) == 0, "waiting for upstream to answer for "+strings.Join(w.missing, ", ")),
 	}
 }

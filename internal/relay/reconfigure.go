@@ -39,7 +39,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if c.Downstream.TLS != r.config.Downstream.TLS {
+	if !reflect.DeepEqual(c.Downstream.TLS, r.config.Downstream.TLS) {
 		creds, err := r.serverCredentials(c.Downstream.TLS)
 		if err != nil {
 			closeUnless(ways, r.ways)
@@ -111,7 +111,7 @@ func (w way) rename(entry int) {
 	if w.files == nil {
 		return
 	}
-	if files := w.made.entry.TLS.Files(entry, w.made.entry.Address); files != w.files.Files() {
+	if files := w.made.entry.TLS.Files(entry, w.made.entry.Address); !files.Equal(w.files.Files()) {
 		_ = w.files.Switch(files) // if they cannot be read just now, they keep their name
 	}
 }

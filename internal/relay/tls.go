@@ -30,7 +30,7 @@ func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.T
 	if files, err = r.certs.Follow(t.Files(entry, e.Address)); err != nil {
 		return nil, nil, nil, err
 	}
-	security = &hint.TLS{Certificate: t.Cert != ""}
+	security = &hint.TLS{Certificate: t.Cert != "" || t.SPIFFE.Enabled(), SPIFFE: t.SPIFFE.Enabled()}
 	return &clientTLS{
 		TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}),
 		config:               t, files: files, security: security, handshakes: r.handshakes,
@@ -55,9 +55,16 @@ var http2Suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
+// ClientHandshake implements credentials.TransportCredentials. It waits for the first answer
+// of an agent that has just been asked, and not for one that is away.
 func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	v := &verdict{material: c.files.Material(), handshakes: c.handshakes}
+	usable, err := c.files.Await(ctx)
+	if err != nil {
+		v.failed(err)
+		return nil, nil, err
+	}
+	v.material = usable
 	t := &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName, RootCAs: v.material.Pool,
 		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -69,6 +76,9 @@ func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, raw n
 			}
 			return new(tls.Certificate), nil // which is none
 		},
+	}
+	if v.material.Domains != nil { // a server is known by its SPIFFE ID, and not by a name
+		t.InsecureSkipVerify, t.VerifyConnection = true, v.material.VerifySVID(c.config.SPIFFE.ServerID)
 	}
 	shake := credentials.NewTLS(t).ClientHandshake
 	if c.config.ALPN == config.ALPNLenient {
@@ -199,13 +209,19 @@ func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCred
 	// One configuration for all, so that its session tickets are; who resumes a session is
 	// judged by the authorities of then.
 	base := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		m := followed.Material()
+		m, err := followed.Usable()
+		if err != nil {
+			return nil, err
+		}
 		if m.Pair == nil {
 			return nil, fmt.Errorf("%s names no certificate", followed.Files().Section)
 		}
 		c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*m.Pair}}
 		if m.Pool != nil {
 			c.ClientCAs, c.ClientAuth = m.Pool, tls.RequireAndVerifyClientCert
+		}
+		if m.Domains != nil {
+			c.VerifyConnection = m.VerifySVID("")
 		}
 		return c, nil
 	}}
@@ -225,7 +241,7 @@ func (s *serverTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	conn, info, err := s.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // downstream reports that
 		if f, ok := certs.Classify(err); ok {
-			s.handshakes.refused(raw, f, s.files.Material(), err)
+			s.handshakes.refused(raw, f, s.files, err)
 		}
 	}
 	return conn, info, err

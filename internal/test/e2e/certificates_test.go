@@ -58,6 +58,26 @@ func (c *tally) only(want string) error {
 	return nil
 }
 
+// some says that a kind of failure has not been counted.
+func (c *tally) some(want string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failures[want] == 0 {
+		return fmt.Errorf("handshakes that failed: %v, want some %q", maps.Clone(c.failures), want)
+	}
+	return nil
+}
+
+// none says what has been counted.
+func (c *tally) none() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.failures) > 0 {
+		return fmt.Errorf("handshakes that failed: %v, want none", maps.Clone(c.failures))
+	}
+	return nil
+}
+
 // issued is a certificate with its key, as files and as a pair.
 type issued struct {
 	files map[string][]byte
