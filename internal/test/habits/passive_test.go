@@ -10,6 +10,7 @@ import (
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
 	"upstream", "downstream", "internal/admin", "internal/relay", "internal/tracing", "cmd",
+	"internal/certs",                                                                                      // each SPIFFE agent is listened to while Run runs
 	"internal/logging",                                                                                    // the end of a storm is written when nothing comes after it
 	"bench", "internal/demo", "internal/health", "internal/preflight", "internal/test", "deploy/examples", // beside the data path
 }
