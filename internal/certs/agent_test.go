@@ -70,6 +70,8 @@ func TestAgentReminders(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		f.look()
+		time.Sleep(time.Hour + 20*time.Minute) // in the last third of the old authority's life
+		f.look()
 		if said.lines("WARN") != 1 || said.lines(`the agent at unix:///agent.sock has no bundle of \"two.test\"`) != 1 {
 			t.Errorf("the log is\n%s", said)
 		}
@@ -145,10 +147,11 @@ func TestAgentGivesNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuses error
 		says    string
+		asked   int // times, as often as a quick test can wait for
 	}{
-		"no entry":               {status.Error(codes.PermissionDenied, "no identity issued"), "no identity issued"},
-		"it calls it wrong":      {status.Error(codes.InvalidArgument, "I do not like it"), "I do not like it"},
-		"it ends it as we would": {status.Error(codes.Canceled, "stopping"), "stopping"},
+		"no entry":               {status.Error(codes.PermissionDenied, "no identity issued"), "no identity issued", 2},
+		"it calls it wrong":      {status.Error(codes.InvalidArgument, "I do not like it"), "I do not like it", 5},
+		"it ends it as we would": {status.Error(codes.Canceled, "stopping"), "stopping", 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,8 +167,9 @@ func TestAgentGivesNothing(t *testing.T) {
 			if m, err := d.Await(t.Context()); err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("there is %v, %v", m, err)
 			}
+			eventually(t, "it is asked again and again", func() bool { return agent.Asked() >= tt.asked })
 			agent.Give(one.IssueSVID(t, "spiffe://one.test/relay", x509.Certificate{}), []*certstest.Authority{one}, nil)
-			eventually(t, "it is asked again", func() bool { return d.Material().Pair != nil })
+			eventually(t, "what it sends is used", func() bool { return d.Material().Pair != nil })
 			if said.lines("WARN") != 1 || said.lines("the SPIFFE agent has sent no certificate yet") != 1 || said.lines("answers again") != 1 {
 				t.Errorf("the log is\n%s", said)
 			}

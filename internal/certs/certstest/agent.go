@@ -48,6 +48,7 @@ type Agent struct {
 	refuses error                      // instead
 	changed chan struct{}              // closed and replaced when that is another
 	streams int
+	asked   int
 }
 
 // NewAgent returns one that has no identity for anybody yet.
@@ -115,6 +116,13 @@ func (a *Agent) Streams() int {
 	return a.streams
 }
 
+// Asked is how many have listened, and been refused.
+func (a *Agent) Asked() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
 // raw is a bundle as the Workload API has it.
 func raw(authorities []*Authority) (bundle []byte) {
 	for _, a := range authorities {
@@ -133,6 +141,7 @@ func (a *Agent) count(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.streams += n
+	a.asked += max(n, 0)
 }
 
 // served is an agent as the Workload API sees it.
