@@ -134,6 +134,11 @@ func TestAgentIsListenedToOnce(t *testing.T) {
 	if m, err := c.Usable(); err != nil {
 		t.Errorf("a section that comes later has %v, %v", m, err)
 	}
+	other := agentFiles(agent.Address(), "one.test")
+	other.Section = "upstream.fallbacks[0].tls"
+	if err := c.Switch(other); err != nil || c.Material().Pair == nil || c.Files().CertKey() != "upstream.fallbacks[0].tls.spiffe.workload_api" {
+		t.Errorf("a section that is called otherwise has %+v of %s, %v", c.Material(), c.Files().CertKey(), err)
+	}
 	b.Close()
 	c.Close()
 	eventually(t, "nobody listens", func() bool { return agent.Streams() == 0 })

@@ -327,9 +327,7 @@ func TestSPIFFEAgentAway(t *testing.T) {
 		t.Errorf("without an SVID it is ready: %v, %s", ok, why)
 	}
 
-	life := 4 * time.Second
-	end := time.Now().Add(life)
-	s.give(x509.Certificate{NotAfter: end})
+	s.give(x509.Certificate{})
 	s.agent.Start(t)
 	eventually(t, patience, func() error { return ready(r.Relay) })
 	a := openDelta(t, r.addr, "a", creds)
@@ -339,6 +337,11 @@ func TestSPIFFEAgentAway(t *testing.T) {
 		t.Errorf("%d warnings of the agent, want one", n)
 	}
 
+	end := time.Now().Add(3 * time.Second)
+	s.give(x509.Certificate{NotAfter: end})
+	eventually(t, patience, func() error {
+		return is("SVIDs that are used", len(r.log.Lines("certificates reloaded", "section=downstream.tls", "serial=2")), 1)
+	})
 	s.agent.Stop()
 	eventually(t, patience, func() error {
 		if len(r.log.Lines("level=WARN", "the SPIFFE agent does not answer; what it sent last stays in use until it expires", "agent="+s.agent.Address())) != 1 {
@@ -374,8 +377,8 @@ func TestSPIFFEAgentAway(t *testing.T) {
 	}
 }
 
-// Other trust domains, or another agent, are taken over without a restart, and the way back
-// to files, too.
+// Other trust domains are taken over without a restart, and what the agent has sent is known
+// for them at once.
 func TestSPIFFEReconfigured(t *testing.T) {
 	t.Parallel()
 	s := newSPIFFE(t)
