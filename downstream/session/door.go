@@ -37,8 +37,8 @@ type door struct {
 	denied nameSet
 	// denies says that it was logged once that the client asks for such names.
 	denies bool
-	// spares says that the first request asks for a wildcard that the client may not read: a type is refused
-	// (NODE-14), so that nothing is taken from the client.
+	// spares says that the type, or the wildcard that the first request asks for, was refused from the
+	// beginning (NODE-14), so that nothing is taken from the client.
 	spares bool
 
 	// Of a SotW client, which repeats its names: the newest ones, and those of them that it may read.

@@ -243,7 +243,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	located = append(located, globs...)
 	d.refused.add(located...)
 	d.refused.add(exceptWildcard(denied)...)
-	d.spares = d.spares || !d.requested && d.denied.has(fanout.Wildcard)
+	d.spares = d.spares || !d.requested && (d.refusal != nil || d.denied.has(fanout.Wildcard))
 	note = d.request(req, now)
 	d.prune()
 	s.settle(&d.exchange, d.takes())

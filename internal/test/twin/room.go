@@ -86,7 +86,8 @@ func (g *Game) served(p *player, r *refusal, set, gone []string) {
 		return r.room.stale[name] || r.room.gave[name] && !r.names[name] // another name may lead there (NAME-5)
 	}
 	answer := func(name string) bool { return !cameWith(name) && !uncovered(name) }
-	if !r.crowds() || !r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, answer)) {
+	keeps := func(name string) bool { return !r.room.gave[name] } // also what it came with
+	if !r.crowds() || !r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, keeps)) {
 		g.checker.fail("NODE-14", "c%d is told of a type that is refused to it", p.id)
 		return
 	}
