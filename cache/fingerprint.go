@@ -18,9 +18,10 @@ const recipe = "1:"
 // Fingerprint makes the version that clients see: a function of the content alone, so that
 // replicas, restarts and chained relays agree (RECON-1, RECON-2). The zero value is ready for use.
 type Fingerprint struct {
-	// SecretKey, if set, keys the fingerprints of Secrets, so that a version
-	// tells nothing of a weak secret (RECON-1).
+	// SecretKey, if set, keys the fingerprints of secret types, so that a version
+	// tells nothing of a weak secret (RECON-1). Types says which these are.
 	SecretKey []byte
+	Types     Types
 }
 
 // Of is "1:" and the hex of the first 16 bytes of SHA-256 over the
@@ -28,7 +29,7 @@ type Fingerprint struct {
 // cache control and the upstream's own version play no part.
 func (f Fingerprint) Of(typeURL string, body []byte, aliases []string) string {
 	h := sha256.New()
-	if len(f.SecretKey) > 0 && TypeURL(typeURL) == Secret {
+	if len(f.SecretKey) > 0 && f.Types.Of(TypeURL(typeURL)).Secret {
 		h = hmac.New(sha256.New, f.SecretKey)
 	}
 	var sum [sha256.Size]byte

@@ -256,7 +256,7 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 	var asked []any
 	debug := st.server.debugs()
 	if debug {
-		asked = in.describe()
+		asked = in.describe(st.server.now.Load().Types)
 	}
 	note, due, news, end := st.takeIn()
 	st.names.displace()

@@ -122,12 +122,12 @@ func (st *stream) tellRequest(kind session.RequestKind, request []any) {
 
 // tellResponse logs a response that was handed over.
 func (st *stream) tellResponse(r *session.Response, size int) {
-	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
+	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(st.server.now.Load().Types, r.Type, r.Version),
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", r.Listing().First, "bytes", size)
 }
 
 // describe returns the request that was received, for the log.
-func (in *inbox) describe() []any {
+func (in *inbox) describe(types cache.Types) []any {
 	if in.request == nil {
 		return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
 	}
@@ -135,7 +135,7 @@ func (in *inbox) describe() []any {
 	if e := in.request.(interface{ GetErrorDetail() *statuspb.Status }).GetErrorDetail(); e != nil {
 		nack = session.NackMessage(e)
 	}
-	return logging.Request(in.request, nack)
+	return logging.Request(types, in.request, nack)
 }
 
 // oversized counts and logs what is too large for the client (ERR-13).

@@ -110,6 +110,9 @@ func (h *Hub) FirstGlob() bool { return !h.globs.Swap(true) }
 // Properties returns those of a type in this group.
 func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }
 
+// TypeTable says what the group treats types as.
+func (h *Hub) TypeTable() cache.Types { return h.config.Types }
+
 // SetIdentifier notes the control plane's identifier.
 func (h *Hub) SetIdentifier(id string) { h.identifier.Store(&id) }
 

@@ -386,7 +386,7 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	received := time.Now()
 	d := session.Decode(resp, c.fingerprint)
 	if debugs(log) {
-		tellResponse(log, d, proto.Size(resp))
+		c.tellResponse(log, d, proto.Size(resp))
 	}
 	d.Update.Source = c.source(on, resp, d, received)
 	c.observer.UpstreamResponse(d.TypeURL, len(d.Update.Set)+len(d.Bodyless), len(d.Update.Removed))
@@ -430,7 +430,7 @@ func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out a
 			return // Recv has the reason
 		}
 		if debugs(log) {
-			tellRequest(log, req)
+			c.tellRequest(log, req)
 		}
 		if starts(req) {
 			poke(c.wake)

@@ -17,16 +17,16 @@ import (
 // debugs reports whether messages are logged at all. It is asked before a line is composed.
 func debugs(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
-func tellRequest(log *slog.Logger, req proto.Message) {
+func (c *Client) tellRequest(log *slog.Logger, req proto.Message) {
 	rejects := req.(interface{ GetErrorDetail() *statuspb.Status })
-	log.Debug("upstream request", logging.Request(req, rejects.GetErrorDetail().GetMessage())...)
+	log.Debug("upstream request", logging.Request(c.hub.TypeTable(), req, rejects.GetErrorDetail().GetMessage())...)
 }
 
-func tellResponse(log *slog.Logger, d *session.Response, bytes int) {
+func (c *Client) tellResponse(log *slog.Logger, d *session.Response, bytes int) {
 	var names []string
 	for _, r := range d.Update.Set[:min(len(d.Update.Set), logging.MaxNames)] {
 		names = append(names, r.Name)
 	}
-	log.Debug("upstream response", "type", d.TypeURL, "nonce", d.Nonce, "version", logging.Version(d.TypeURL, d.Version),
+	log.Debug("upstream response", "type", d.TypeURL, "nonce", d.Nonce, "version", logging.Version(c.hub.TypeTable(), d.TypeURL, d.Version),
 		"resources", len(d.Update.Set)+len(d.Bodyless), "first", names, "removed", len(d.Update.Removed), "errors", len(d.Update.Errors), "bytes", bytes)
 }

@@ -221,8 +221,9 @@ func (h *handler) collect(from cursor, limit int, inGroup func(string) bool, onl
 				after = fanout.Place{Name: from.Name, Wildcard: from.Wildcard}
 			}
 			page, more := hubs[group].Of(t).Describe(after, limit-len(list))
+			secret := hubs[group].Properties(t).Secret
 			for _, d := range page {
-				list = append(list, describe(group, t, d))
+				list = append(list, describe(group, t, d, secret))
 			}
 			if more {
 				last := list[len(list)-1] // limit is one at least
@@ -233,7 +234,7 @@ func (h *handler) collect(from cursor, limit int, inGroup func(string) bool, onl
 	return list, ""
 }
 
-func describe(group string, t cache.TypeURL, d fanout.Description) entry {
+func describe(group string, t cache.TypeURL, d fanout.Description, secret bool) entry {
 	e := entry{
 		Group: group, Type: t, Name: d.Name, Wildcard: d.Wildcard,
 		State: states[d.State], Cause: causes[d.Cause], Upstream: d.Upstream,
@@ -248,7 +249,7 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 	if d.Resource != nil {
 		e.Version, e.Aliases, e.Bytes = d.Resource.Version, d.Resource.Aliases, d.Resource.Size()
 	}
-	if t == cache.Secret {
+	if secret {
 		// Whoever can guess at a weak secret could check the guess against a hash,
 		// and both versions may be one (RECON-1).
 		e.Version, e.Upstream = redact(e.Version), redact(e.Upstream)

@@ -65,8 +65,8 @@ type Config struct {
 	Cache Cache `yaml:"cache"`
 
 	// VersionKeyFile is a file with at least 16 bytes, the HMAC key of the
-	// versions of Secrets. With it nobody can guess a weak secret from its
-	// version. All replicas and tiers must have the same key (RECON-1,
+	// versions of Secrets, and of other types that are secret. With it nobody can
+	// guess a weak secret from its version. All replicas and tiers must have the same key (RECON-1,
 	// H-35). Empty means plain hashes.
 	// Default: "".
 	VersionKeyFile string `yaml:"version_key_file"`
@@ -108,6 +108,15 @@ type TypeOverride struct {
 	// or nothing (WILD-2). Empty keeps the table's value.
 	// Default: "".
 	EmptyMeans EmptyMeans `yaml:"empty_means"`
+
+	// Secret says that only clients to which the type is served may learn what is in
+	// it: groups.secrets holds for it, its versions are neither shown nor, with
+	// version_key_file, to be guessed from, and without cache.snapshot.key_file it is
+	// not in the snapshot (NODE-6). All replicas and tiers with a version_key_file
+	// must agree on it. In the table SDS is secret, and so is
+	// envoy.api.v2.auth.Secret. Null keeps the table's value.
+	// Default: null.
+	Secret *bool `yaml:"secret"`
 }
 
 // Timers are the waiting times of the protocol.

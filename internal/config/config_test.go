@@ -328,10 +328,12 @@ groups:
   key: [id, cluster, locality.region, locality.zone, locality.sub_zone, user_agent_name, metadata.labels.app]
   forward_headers: [] # not with ready_types; see TestHeaders
   default_group: true
+  secrets: shared
   share_secrets: true
+  send_identity: true
   max: 9
 types:
-  - {type_url: CDS, full_state: false, empty_means: nothing}
+  - {type_url: CDS, full_state: false, empty_means: nothing, secret: false}
   - type_url: type.googleapis.com/my.Type
 timers:
   dne_timeout: 1s
@@ -434,10 +436,10 @@ func fullConfig() Config {
 				"user_agent_version", "client_features", "dynamic_parameters", "node", "identity", "constant.blue"}}},
 			UnmultiplexableTypes: []string{"type.googleapis.com/istio.v1.HealthInformation"},
 			ForwardHeaders:       []string{},
-			DefaultGroup:         true, ShareSecrets: true, Max: 9,
+			DefaultGroup:         true, Secrets: SecretsShared, ShareSecrets: true, SendIdentity: true, Max: 9,
 		},
 		Types: []TypeOverride{
-			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing},
+			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing, Secret: &no},
 			{TypeURL: "type.googleapis.com/my.Type"},
 		},
 		Timers: Timers{

@@ -24,7 +24,8 @@ type Downstream struct {
 	// tls.client_ca: spiffe://…, dns:… or subject:…. Clients on loopback and Unix
 	// sockets count as relays without being listed. Only a relay may say by which
 	// other relays it comes, so a loop over two hosts is found only if each of them
-	// lists the other (NODE-11).
+	// lists the other (NODE-11). A listed one is also believed for which client it
+	// speaks: see groups.send_identity.
 	// Default: [].
 	Relays []string `yaml:"relays"`
 

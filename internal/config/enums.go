@@ -31,6 +31,19 @@ const (
 // Values lists the values that may be written.
 func (Profile) Values() []string { return []string{"aggregate", "sidecar"} }
 
+// Secrets is the type of groups.secrets.
+type Secrets string
+
+// The values of Secrets. The empty one is resolved by [Groups.EffectiveSecrets].
+const (
+	SecretsPolicy   Secrets = "policy"
+	SecretsIdentity Secrets = "identity"
+	SecretsShared   Secrets = "shared"
+)
+
+// Values lists the values that may be written.
+func (Secrets) Values() []string { return []string{"", "policy", "identity", "shared"} }
+
 // UpstreamMode is the type of upstream.mode.
 type UpstreamMode string
 

@@ -56,10 +56,31 @@ type Groups struct {
 	// Default: false.
 	DefaultGroup bool `yaml:"default_group"`
 
-	// ShareSecrets lets the clients of a group share Secrets like any other
-	// type (NODE-6, H-23).
+	// Secrets says who is served Secrets, and types that types[].secret makes secret
+	// (NODE-6, H-23). policy: whom a rule of authz.rules_file allows their names.
+	// Without that file clients on loopback and on Unix sockets are served them as
+	// with identity, and no others. identity: each client that proves who it is, under
+	// any name for which it asks, from a group of its identity's own; the control
+	// plane sees the relay, and not the client, unless send_identity or
+	// forward_headers is set. On loopback and Unix sockets clients with equal nodes
+	// share a group. shared: they are like any other type. Empty means policy, or
+	// shared with share_secrets; see [Groups.EffectiveSecrets].
+	// Default: "".
+	Secrets Secrets `yaml:"secrets"`
+
+	// ShareSecrets set to true is secrets: shared, in an older spelling.
 	// Default: false.
 	ShareSecrets bool `yaml:"share_secrets"`
+
+	// SendIdentity puts the verified identity of a group's clients into the metadata
+	// of its upstream node, as xds-relay.client_identity, so that the control plane
+	// can decide what they get. These are the groups whose key has identity, and those
+	// of one identity's Secrets. No client can say it of itself: the relay removes the
+	// key from every client's node, with or without this setting. Only a client that
+	// is listed in downstream.relays may say it, of the client that it speaks for, and
+	// is then taken for that one (NODE-6).
+	// Default: false.
+	SendIdentity bool `yaml:"send_identity"`
 
 	// Max is the largest number of groups (VALID-8). Each has its own streams to the
 	// control plane. A group whose clients have left in an outage stays, and counts.
@@ -78,6 +99,17 @@ type TypeKey struct {
 	// Key is as groups.key; an empty one is that of the default group.
 	// Default: [].
 	Key []string `yaml:"key"`
+}
+
+// EffectiveSecrets resolves the empty groups.secrets, and groups.share_secrets (NODE-6).
+func (g *Groups) EffectiveSecrets() Secrets {
+	switch {
+	case g.Secrets != "":
+		return g.Secrets
+	case g.ShareSecrets:
+		return SecretsShared
+	}
+	return SecretsPolicy
 }
 
 // WholeNode is the entry of a key that stands for the client's node.

@@ -20,7 +20,24 @@ func (c *Config) Notes() []*Error {
 	v.sharedNode()
 	v.anybody()
 	v.anyServer()
+	v.anybodysSecrets()
 	return v.errs
+}
+
+// anybodysSecrets: with groups.secrets identity the relay keeps what each client asks for apart, and does not
+// ask who may ask (NODE-6).
+func (v *validator) anybodysSecrets() {
+	d, g := &v.c.Downstream, &v.c.Groups
+	if g.EffectiveSecrets() != SecretsIdentity || d.TLS.ClientCA == "" || v.onThisHost() || g.SendIdentity || len(g.ForwardHeaders) > 0 {
+		return
+	}
+	v.fail("groups.secrets", "set it to policy, with rules in authz.rules_file; or set groups.send_identity, if the control plane decides by that",
+		"with identity every client that has a certificate is served any Secret that it names, and the control plane sees only the relay")
+}
+
+// onThisHost reports whether all clients are on this host.
+func (v *validator) onThisHost() bool {
+	return !slices.ContainsFunc(v.c.Downstream.Listen, func(addr string) bool { return !isLocalListen(addr) })
 }
 
 // sidecarGuard are values with which the guard acts for one proxy: it has a few

@@ -109,7 +109,9 @@ var reloads = map[string]Reload{
 	"groups.unmultiplexable_types": ReloadRestart,
 	"groups.forward_headers":       ReloadRestart,
 	"groups.default_group":         ReloadRestart,
+	"groups.secrets":               ReloadRestart,
 	"groups.share_secrets":         ReloadRestart,
+	"groups.send_identity":         ReloadRestart,
 	"groups.max":                   ReloadRestart,
 
 	"timers.dne_timeout":          ReloadNow,

@@ -37,6 +37,40 @@ func (v *validator) groups() {
 	v.typeNames("groups.unmultiplexable_types", g.UnmultiplexableTypes)
 	v.positive("groups.max", int64(g.Max))
 	v.passthrough()
+	v.secrets()
+	v.sendIdentity()
+}
+
+// secrets: the older spelling must not say something else.
+func (v *validator) secrets() {
+	g := &v.c.Groups
+	if g.ShareSecrets && g.EffectiveSecrets() != SecretsShared {
+		v.fail("groups.share_secrets", "remove it, or set groups.secrets to shared", "contradicts groups.secrets: %s", g.Secrets)
+	}
+}
+
+// ClientIdentity is the key under which the control plane finds the identity of a group's clients in the
+// metadata of its node (NODE-6).
+const ClientIdentity = "xds-relay.client_identity"
+
+// sendIdentity: there must be identities to send.
+func (v *validator) sendIdentity() {
+	const key = "groups.send_identity"
+	if _, ok := v.c.Upstream.Node.Metadata[ClientIdentity]; ok {
+		v.fail("upstream.node.metadata", "remove it; groups.send_identity sets it for each group", "%q is the identity of clients, not the relay's", ClientIdentity)
+	}
+	switch {
+	case !v.c.Groups.SendIdentity:
+	case v.c.Downstream.TLS.ClientCA == "":
+		v.fail(key, "set downstream.tls.client_ca", "needs clients that prove who they are")
+	case v.c.Groups.EffectiveSecrets() == SecretsShared && !v.keysHave("identity"):
+		v.fail(key, "add identity to groups.key, or set groups.secrets to policy or identity", "has no effect: no group is of one identity's clients alone")
+	}
+}
+
+// keysHave reports whether an entry is in one of the keys in use.
+func (v *validator) keysHave(entry string) bool {
+	return slices.ContainsFunc(v.c.keys(), func(key []string) bool { return slices.Contains(key, entry) })
 }
 
 func (v *validator) groupKey(at string, entries []string) {

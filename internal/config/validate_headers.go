@@ -45,7 +45,7 @@ const clientCert = "x-forwarded-client-cert"
 // behindProxy reports whether only a proxy on this host can be the relay's client, and has ended TLS.
 func (v *validator) behindProxy() bool {
 	d := &v.c.Downstream
-	return !d.TLS.Enabled() && !slices.ContainsFunc(d.Listen, func(addr string) bool { return !isLocalListen(addr) })
+	return !d.TLS.Enabled() && v.onThisHost()
 }
 
 func (v *validator) ownHeaders(section string, headers map[string]Header) {

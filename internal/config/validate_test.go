@@ -268,6 +268,35 @@ func TestValidate(t *testing.T) {
 			`relay.yaml:3:8: groups.max: must be more than 0`,
 			`    3 |   max: 0`,
 			`      |        ^`)},
+		{"secrets, said twice", "groups: {secrets: shared, share_secrets: true}", ""},
+		{"shared secrets, in the older spelling", "groups: {share_secrets: true}", ""},
+		{"secrets that are shared and are not", "groups:\n  secrets: policy\n  share_secrets: true\n", lines(
+			`relay.yaml:3:18: groups.share_secrets: contradicts groups.secrets: policy`,
+			`    3 |   share_secrets: true`,
+			`      |                  ^`,
+			`  hint: remove it, or set groups.secrets to shared`)},
+		{"unknown secrets", "groups: {secrets: anybody}", lines(
+			`relay.yaml:1:19: groups.secrets: unknown value "anybody"`,
+			`    1 | groups: {secrets: anybody}`,
+			`      |                   ^`,
+			`  hint: use one of policy, identity, shared`)},
+		{"identities to send", "groups: {send_identity: true}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}", ""},
+		{"identities of a key", "groups: {send_identity: true, secrets: shared, key: [identity]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}", ""},
+		{"no identities to send", "groups: {send_identity: true}", lines(
+			`relay.yaml:1:25: groups.send_identity: needs clients that prove who they are`,
+			`    1 | groups: {send_identity: true}`,
+			`      |                         ^`,
+			`  hint: set downstream.tls.client_ca`)},
+		{"identities of nobody's groups", "groups: {send_identity: true, secrets: shared, key: [id]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}", lines(
+			`relay.yaml:1:25: groups.send_identity: has no effect: no group is of one identity's clients alone`,
+			`    1 | groups: {send_identity: true, secrets: shared, key: [id]}`,
+			`      |                         ^`,
+			`  hint: add identity to groups.key, or set groups.secrets to policy or identity`)},
+		{"an identity of the relay's", "upstream: {node: {metadata: {xds-relay.client_identity: me}}}", lines(
+			`relay.yaml:1:29: upstream.node.metadata: "xds-relay.client_identity" is the identity of clients, not the relay's`,
+			`    1 | upstream: {node: {metadata: {xds-relay.client_identity: me}}}`,
+			`      |                             ^`,
+			`  hint: remove it; groups.send_identity sets it for each group`)},
 		{"keys of types", "groups:\n  types:\n    - {type_url: EDS, key: [constant., identity]}\n    - {type_url: eds, key: [zone]}\n", lines(
 			`relay.yaml:3:29: groups.types[0].key[0]: "constant." has an empty step`,
 			`    3 |     - {type_url: EDS, key: [constant., identity]}`,

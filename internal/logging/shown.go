@@ -27,18 +27,18 @@ func First(names []string) []string {
 	return first
 }
 
-// Version is a version as the log may show it. That of a Secret is hidden, since a reader
+// Version is a version as the log may show it. That of a secret type is hidden, since a reader
 // could check guesses of a weak secret against it.
-func Version(t cache.TypeURL, version string) string {
-	if t == cache.Secret && version != "" {
+func Version(types cache.Types, t cache.TypeURL, version string) string {
+	if version != "" && types.Of(t).Secret {
 		return "[redacted]"
 	}
 	return version
 }
 
 // Request are the fields of a request of either variant, without its node and any version of a
-// secret. nack is what it says of a response that it rejects.
-func Request(req proto.Message, nack string) []any {
+// secret type. nack is what it says of a response that it rejects.
+func Request(types cache.Types, req proto.Message, nack string) []any {
 	switch r := req.(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		return []any{
@@ -49,7 +49,7 @@ func Request(req proto.Message, nack string) []any {
 	case *discovery.DiscoveryRequest:
 		return []any{
 			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", First(r.GetResourceNames()),
-			"version", Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", nack,
+			"version", Version(types, cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", nack,
 		}
 	}
 	return nil

@@ -1,9 +1,12 @@
 package logging
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -16,10 +19,25 @@ func TestALineIsBounded(t *testing.T) {
 	if len(first) != MaxNames || len(first[0]) != maxName-1 || !utf8.ValidString(first[0]) {
 		t.Errorf("%q", first)
 	}
-	if v := Version(cache.Secret, "weak"); strings.Contains(v, "weak") {
+	if v := Version(nil, cache.Secret, "weak"); strings.Contains(v, "weak") {
 		t.Errorf("the version of a secret is shown: %s", v)
 	}
-	if v := Version(cache.Cluster, "1"); v != "1" {
+	if v := Version(nil, cache.Cluster, "1"); v != "1" {
 		t.Errorf("the version of a cluster is shown as %s", v)
+	}
+}
+
+// TestTypesMadeSecret: also where the configuration says that a type is secret.
+func TestTypesMadeSecret(t *testing.T) {
+	types := cache.Types{cache.Cluster: {Secret: true}, cache.Secret: {}}
+	if v := Version(types, cache.Cluster, "weak"); v != "[redacted]" {
+		t.Errorf("the version of a type made secret is shown: %s", v)
+	}
+	if v := Version(types, cache.Secret, "1"); v != "1" {
+		t.Errorf("the version of a type that is no secret any more is shown as %s", v)
+	}
+	req := &discovery.DiscoveryRequest{TypeUrl: string(cache.Cluster), VersionInfo: "weak"}
+	if text := fmt.Sprint(Request(types, req, "")); strings.Contains(text, "weak") {
+		t.Errorf("a request shows it: %s", text)
 	}
 }

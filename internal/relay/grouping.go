@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -21,14 +22,17 @@ type Grouping struct {
 	types   map[cache.TypeURL]groupKey // those that have a key of their own
 	alone   []cache.TypeURL            // those that are no subscriptions (NODE-12)
 	headers headerKey                  // part of every key (NODE-13)
+	secrets cache.Types                // says which types are secret
+	relays  *atomic.Pointer[[]string]  // downstream.relays as they are now
 }
 
 // NewGrouping returns the grouping of a configuration, which must be valid.
 func NewGrouping(c *config.Config) Grouping {
 	g := Grouping{
 		config: c, key: c.EffectiveKey(), types: make(map[cache.TypeURL]groupKey), alone: TypeURLs(c.Groups.UnmultiplexableTypes),
-		headers: newHeaderKey(c.Groups.ForwardHeaders),
+		headers: newHeaderKey(c.Groups.ForwardHeaders), secrets: typeTable(c), relays: new(atomic.Pointer[[]string]),
 	}
+	g.relays.Store(&c.Downstream.Relays)
 	for _, t := range c.Groups.Types {
 		g.types[TypeURLs([]string{t.TypeURL})[0]] = t.Key
 	}
@@ -58,7 +62,11 @@ func (g Grouping) Key(node *core.Node) (string, *session.End) {
 			"the first request has no node, and clients are grouped by %s; send the node, or set groups.default_group",
 			strings.Join(all, ", "))}
 	}
-	return all.of(session.Peer{}, node)
+	key, end := all.of(session.Peer{}, withoutIdentity(node))
+	if said := identityIn(node); said != "" && len(*g.relays.Load()) > 0 {
+		key += "says " + bounded(said)
+	}
+	return key, end
 }
 
 // describe says which keys are in use, for the log (NODE-5).
@@ -95,12 +103,16 @@ type Place struct {
 
 	key   groupKey
 	whole bool // the name stands for the whole node, whatever the key
+	// identity is that of all its clients, if the name stands for one; vouches: their nodes may say it (NODE-6).
+	identity string
+	vouches  bool
 }
 
 // Place is the group from which a client is served a type. If the client may not have the
 // type, the Place says only whether the type has a group of its own (NODE-14).
 func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (Place, *session.End) {
-	p := Place{key: g.keyOf(t)}
+	client, node, vouches := g.taken(client, node)
+	p := Place{key: g.keyOf(t), vouches: vouches}
 	others, none := g.key.of(client, node)
 	var end *session.End
 	if p.Name, end = p.key.of(client, node); end != nil {
@@ -113,30 +125,16 @@ func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (
 		}
 		p.Alone = true
 	}
-	if t == cache.Secret && !g.config.Groups.ShareSecrets {
-		end = p.keepSecrets(client, node)
+	if p.Name != "" && p.key.has(identityEntry) {
+		p.identity = client.Identity
+	}
+	if g.secrets.Of(t).Secret {
+		end = g.secretsOf(&p, client, node)
 	}
 	p.Own = p.Alone || end != nil || none != nil || p.Name != others
 	p.Name += g.headers.of(client.Headers)
 	p.Headers = client.Headers
 	return p, end
-}
-
-// keepSecrets makes a place the client's own, if it is not (NODE-6).
-func (p *Place) keepSecrets(client session.Peer, node *core.Node) *session.End {
-	apart := p.Name != "" // else it has no node, and is in the default group with all that have none
-	switch {
-	case apart && p.key.has(identityEntry), apart && client.Identity == "" && client.Local && p.key.has(config.WholeNode):
-	case client.Identity != "":
-		p.Name = fmt.Sprintf("secrets of %q;%s", client.Identity, p.Name)
-	case client.Local:
-		own, end := groupKey{config.WholeNode, parametersEntry}.of(client, node)
-		p.Name, p.whole = "secrets of "+own, node.GetId() != ""
-		return end
-	default:
-		return &session.End{Reason: session.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
-	}
-	return nil
 }
 
 // Admit refuses one more group than there may be (VALID-8).

@@ -39,7 +39,7 @@ func place(g Grouping, client session.Peer, node *core.Node, t cache.TypeURL) st
 // TestIdentityIsPartOfTheKey: what a certificate proves can tell groups apart, and
 // nothing that a client says of itself can take its place (NODE-4, H-23).
 func TestIdentityIsPartOfTheKey(t *testing.T) {
-	g := grouping(t, append(mutualTLS, "groups.key=[identity,cluster]")...)
+	g := grouping(t, append(mutualTLS, "groups.key=[identity,cluster]", "groups.secrets=identity")...)
 	blue, red := session.Peer{Identity: "spiffe://x/blue"}, session.Peer{Identity: "spiffe://x/red"}
 	node := &core.Node{Id: "a", Cluster: `east";identity="spiffe://x/red`}
 	for _, tt := range []struct {
@@ -70,7 +70,7 @@ func TestSecretsAreKeptApart(t *testing.T) {
 	blue := session.Peer{Identity: "blue", Local: true}
 	for _, set := range []string{"groups.key=[]", "groups.key=[id]", "groups.profile=sidecar", `groups.types=[{"type_url":"SDS","key":["id"]}]`} {
 		t.Run(set, func(t *testing.T) {
-			g := grouping(t, set)
+			g := grouping(t, set, "groups.secrets=identity")
 			names := map[string]string{}
 			for _, client := range []session.Peer{local, blue, {Identity: "red"}} {
 				for _, node := range []*core.Node{one, other} {
@@ -90,8 +90,10 @@ func TestSecretsAreKeptApart(t *testing.T) {
 			}
 		})
 	}
-	if got := place(grouping(t, "groups.share_secrets=true"), session.Peer{}, one, cache.Secret); got != "" {
-		t.Errorf("shared secrets are in %q", got)
+	for _, set := range []string{"groups.share_secrets=true", "groups.secrets=shared"} {
+		if got := place(grouping(t, set), session.Peer{}, one, cache.Secret); got != "" {
+			t.Errorf("%s: secrets are in %q", set, got)
+		}
 	}
 }
 
@@ -100,7 +102,7 @@ func TestSecretsAreKeptApart(t *testing.T) {
 // (NODE-6).
 func TestSecretsWithoutANode(t *testing.T) {
 	for _, set := range []string{"groups.key=[identity,cluster]", "groups.profile=sidecar"} {
-		g := grouping(t, append(mutualTLS, set, "groups.default_group=true")...)
+		g := grouping(t, append(mutualTLS, set, "groups.default_group=true", "groups.secrets=identity")...)
 		for _, tt := range []struct {
 			client session.Peer
 			want   string

@@ -48,6 +48,8 @@ type groups struct {
 	// ended are groups whose content has not gone to the snapshot yet.
 	ended []*group
 
+	needRules sync.Once // it was said that there are no rules
+
 	closing bool            // clients are being sent away
 	advised map[string]bool // hints that were logged about control planes that refuse groups
 }
@@ -97,6 +99,7 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	}
 	p, end := g.Place(client, node, t)
 	if end != nil {
+		g.adviseRules(end, client, t)
 		return session.Membership{Own: p.Own}, end
 	}
 	gr, mb, displaced, end := g.enter(p, client, g.Node(p, node), t)

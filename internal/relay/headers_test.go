@@ -39,7 +39,7 @@ func TestHeadersTellGroupsApart(t *testing.T) {
 		"none": token(), "empty": token(""), "a": token("a"), "b": token("b"), "ab": token("ab"), "a, b": token("a", "b"), "b, a": token("b", "a"),
 		"a, ": token("a", ""), ", a": token("", "a"), "absent": token("absent"),
 	}
-	for _, set := range []string{"groups.key=[]", "groups.key=[id]", "groups.profile=sidecar", "groups.share_secrets=true"} {
+	for _, set := range []string{"groups.key=[]", "groups.key=[id]", "groups.profile=sidecar", "groups.secrets=shared"} {
 		g := grouping(t, set, "groups.forward_headers=[authorization,x-other]")
 		for _, typ := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 			names := map[string]string{}

@@ -139,19 +139,22 @@ func typeTable(c *config.Config) cache.Types {
 		if o.EmptyMeans != "" {
 			p.EmptyIsWildcard = o.EmptyMeans == config.EmptyMeansWildcard
 		}
+		if o.Secret != nil {
+			p.Secret = *o.Secret
+		}
 		types[t] = p
 	}
 	return types
 }
 
-// Fingerprint makes versions, keyed for Secrets if there is a key (RECON-1).
-func Fingerprint(keyFile string) (cache.Fingerprint, error) {
-	if keyFile == "" {
+// Fingerprint makes versions, keyed for secret types if there is a key (RECON-1).
+func Fingerprint(c *config.Config) (cache.Fingerprint, error) {
+	if c.VersionKeyFile == "" {
 		return cache.Fingerprint{}, nil
 	}
-	key, err := os.ReadFile(keyFile)
+	key, err := os.ReadFile(c.VersionKeyFile)
 	if err != nil {
 		return cache.Fingerprint{}, fmt.Errorf("version_key_file: %w", err)
 	}
-	return cache.Fingerprint{SecretKey: key}, nil
+	return cache.Fingerprint{SecretKey: key, Types: typeTable(c)}, nil
 }

@@ -42,8 +42,12 @@ func contentFeatures(node *core.Node) []string {
 // Node is what a group says of itself upstream, made of a client's node: the
 // configured node as it stands; in template mode an id made of the key, and the
 // fields of the key; in passthrough mode the client's, to which those of all others
-// in the group are equal.
+// in the group are equal. In any mode it says the identity of the group's clients, if it
+// is one and the configuration wants that, and none that a client says of itself (NODE-6).
 func (g Grouping) Node(p Place, client *core.Node) *core.Node {
+	if !p.vouches {
+		client = withoutIdentity(client)
+	}
 	node := g.StaticNode()
 	switch mode := g.config.EffectiveNodeMode(); {
 	case client == nil || p.Name == "" || mode == config.NodeModeStatic:
@@ -58,6 +62,9 @@ func (g Grouping) Node(p Place, client *core.Node) *core.Node {
 	}
 	if p.key.has(featuresEntry) || p.key.has(config.WholeNode) {
 		node.ClientFeatures = advertised(contentFeatures(client))
+	}
+	if p.identity != "" && g.config.Groups.SendIdentity {
+		sayIdentity(node, p.identity)
 	}
 	return node
 }

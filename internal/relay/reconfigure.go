@@ -76,6 +76,7 @@ func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<
 	up, hub := UpstreamConfig(c, g.upstream.Fingerprint), HubConfig(c)
 	up.Hop, up.Answers, hub.Unasked = g.upstream.Hop, g.upstream.Answers, g.hub.Unasked
 	hub.Unasked.Resize(int(c.Cache.MaxUnaskedBytes))
+	g.relays.Store(&c.Downstream.Relays)
 	g.mu.Lock()
 	g.live, g.upstream, g.hub, g.options.Conns = c, up, hub, conns
 	var all []*group // those that are made after this are told by start

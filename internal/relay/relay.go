@@ -99,7 +99,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := Fingerprint(c.VersionKeyFile)
+	fingerprint, err := Fingerprint(c)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.groups.run(r.certs.Run)
 	r.alive = r.watchdog()
 	r.groups.run(r.alive.Run)
-	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
+	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "secrets", c.Groups.EffectiveSecrets(), "send_identity", c.Groups.SendIdentity, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
 

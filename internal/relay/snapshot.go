@@ -36,6 +36,7 @@ type keeper struct {
 	config      config.Snapshot
 	key         *snapshot.Key
 	exclude     []cache.TypeURL
+	types       cache.Types
 	instance    string
 	version     string
 	fingerprint cache.Fingerprint
@@ -81,14 +82,11 @@ func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keepe
 		return nil
 	}
 	k := &keeper{
-		config: s, key: key, exclude: TypeURLs(s.ExcludeTypes), instance: c.InstanceName(), version: o.Version,
+		config: s, key: key, exclude: TypeURLs(s.ExcludeTypes), types: typeTable(c), instance: c.InstanceName(), version: o.Version,
 		groups: g, log: o.Log.With("component", "snapshot"), observer: o.Snapshot,
 	}
-	if key == nil {
-		k.exclude = append(k.exclude, cache.Secret) // never on disk in clear
-		if len(c.Groups.ForwardHeaders) > 0 {
-			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since a restarted relay could not find them there: set cache.snapshot.key_file")
-		}
+	if key == nil && len(c.Groups.ForwardHeaders) > 0 {
+		k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since a restarted relay could not find them there: set cache.snapshot.key_file")
 	}
 	if k.observer == nil {
 		k.observer = noSnapshots{}
@@ -164,7 +162,10 @@ func (k *keeper) close() {
 	}
 }
 
-func (k *keeper) skip(t cache.TypeURL) bool { return slices.Contains(k.exclude, t) }
+// skip reports whether a type does not go to the disk: a secret one never does in the clear.
+func (k *keeper) skip(t cache.TypeURL) bool {
+	return slices.Contains(k.exclude, t) || k.key == nil && k.types.Of(t).Secret
+}
 
 // run writes while things change, until ctx ends.
 func (k *keeper) run(ctx context.Context) {

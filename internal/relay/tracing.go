@@ -28,12 +28,20 @@ func NewTracer(c *config.Config, version string, log *slog.Logger) (*tracing.Tra
 	if err != nil {
 		return nil, err
 	}
-	return tracing.New(tracing.Options{
-		Exporter: exporter, Version: version, Instance: c.InstanceName(),
+	o := TracingOptions(c, version, log)
+	o.Exporter = exporter
+	return tracing.New(o), nil
+}
+
+// TracingOptions are what a configuration says about tracing, but for where spans go.
+func TracingOptions(c *config.Config, version string, log *slog.Logger) tracing.Options {
+	t := &c.Tracing
+	return tracing.Options{
+		Version: version, Instance: c.InstanceName(), Types: typeTable(c),
 		Ratio: t.SampleRatio, Nacks: t.Always(config.AlwaysSampleNack), Slow: t.Always(config.AlwaysSampleSlow),
 		SlowAfter: t.SlowAfter, Log: log.With("component", "tracing", "address", t.OTLPEndpoint),
 		Limits: tracing.Limits{Window: t.Window},
-	}), nil
+	}
 }
 
 // Trace has a relay tell a Tracer, if there is one.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // Options are what a Tracer needs.
@@ -19,6 +21,8 @@ type Options struct {
 	// SlowAfter to reach a client and its ACK, or more.
 	Nacks, Slow bool
 	SlowAfter   time.Duration
+	// Types says which types are secret: no version, name or message of these is exported.
+	Types cache.Types
 	// Log has a line when spans cannot be exported.
 	Log *slog.Logger
 	// Limits bound what is kept; zero fields are as in DefaultLimits.

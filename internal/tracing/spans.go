@@ -14,6 +14,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
 // What is over becomes spans here, with the times at which things happened.
@@ -41,7 +42,7 @@ func (u *update) export(t *Tracer) {
 		attribute.String("xds.upstream.entry", in.Stream.Entry),
 		attribute.String("xds.upstream.stream", string(in.Stream.Role)),
 		attribute.String("xds.upstream.mode", in.Stream.Mode()),
-		attribute.String("xds.upstream.version", t.clip(in.Version)),
+		attribute.String("xds.upstream.version", t.version(in.Type, in.Version)),
 		attribute.String("xds.upstream.nonce", t.clip(in.Nonce)),
 	))
 	if in.Group != "" {
@@ -117,7 +118,7 @@ func (t *Tracer) pushOptions(p outcome, received time.Time) []trace.SpanStartOpt
 		attribute.String("network.peer.address", p.Client.Peer),
 		attribute.String("xds.type", typeName(p.Type)),
 		attribute.String("xds.nonce", p.Nonce),
-		attribute.String("xds.version", t.clip(p.Version)),
+		attribute.String("xds.version", t.version(p.Type, p.Version)),
 		attribute.Int("xds.resources.added", len(p.Resources)),
 		attribute.Int("xds.resources.removed", len(p.Removed)),
 		attribute.Int("xds.bytes", p.Bytes),
@@ -160,10 +161,10 @@ func (t *Tracer) finish(span trace.Span, p outcome) {
 }
 
 // rejected says what was in a response that a client has rejected: the first few names, and
-// of Secrets none.
+// of a secret type none.
 func (t *Tracer) rejected(p outcome) []attribute.KeyValue {
 	all := []attribute.KeyValue{attribute.String("message", t.message(p.Type, p.Message))}
-	if p.Type == cache.Secret {
+	if t.options.Types.Of(p.Type).Secret {
 		return all
 	}
 	var names []string
@@ -173,13 +174,18 @@ func (t *Tracer) rejected(p outcome) []attribute.KeyValue {
 	return append(all, attribute.StringSlice("xds.resources", names))
 }
 
-// message is a client's message about a response that it rejects. For Secrets it may
-// contain more than a collector should see, so it is left out; the log has it.
+// message is a client's message about a response that it rejects. For a secret type it
+// may contain more than a collector should see, so it is left out; the log has it.
 func (t *Tracer) message(typ cache.TypeURL, message string) string {
-	if typ == cache.Secret {
+	if t.options.Types.Of(typ).Secret {
 		return "(about Secrets: see the relay's log)"
 	}
 	return t.clip(message)
+}
+
+// version is a version of a type's resources, which is no secret's.
+func (t *Tracer) version(typ cache.TypeURL, version string) string {
+	return t.clip(logging.Version(t.options.Types, typ, version))
 }
 
 // clip bounds a text that a peer has chosen.

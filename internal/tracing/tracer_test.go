@@ -141,19 +141,28 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestSecrets: of Secrets neither content, nor names, nor what clients say about them.
+// TestSecrets: of types that are secret neither content, nor names, nor versions, nor what clients say about them.
 func TestSecrets(t *testing.T) {
-	play(t, Options{Ratio: 1}, func(t *testing.T, s *scene) {
-		p := s.push(s.update(cache.Secret, 1), cache.Secret, "payroll")
-		s.judge(p, downstream.PushNacked, "payroll: key swordfish does not match")
+	play(t, Options{Ratio: 1, Types: cache.Types{cache.Extension: {Secret: true}}}, func(t *testing.T, s *scene) {
+		for _, typ := range []cache.TypeURL{cache.Secret, cache.Extension} {
+			tr := s.Received(upstream.Received{Type: typ, At: time.Now(), Version: "weak"})
+			source := cache.NewSource(time.Now(), tr)
+			s.Applied(tr, upstream.Application{Begins: time.Now(), Ends: time.Now(), Concerned: 1})
+			s.Taken(tr, "")
+			p := &downstream.Push{Source: source, Type: typ, Made: time.Now(), Version: "weaker", Resources: []*cache.Resource{
+				cache.NewResource(typ, &discovery.Resource{Name: "payroll", Resource: &anypb.Any{TypeUrl: string(typ), Value: []byte("swordfish")}}, cache.Fingerprint{}),
+			}}
+			s.Pushed(p)
+			s.judge(p, downstream.PushNacked, "payroll: key swordfish does not match")
+		}
 		s.judge(s.push(s.update(cache.Cluster, 1), cache.Cluster, "billing"), downstream.PushNacked, "billing: no")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		text := fmt.Sprintf("%+v", s.spans.GetSpans())
-		if len(s.spans.named("xds.push")) != 2 || !strings.Contains(text, "billing: no") {
+		if len(s.spans.named("xds.push")) != 3 || !strings.Contains(text, "billing: no") {
 			t.Fatalf("not exported: %s", text)
 		}
-		for _, secret := range []string{"payroll", "swordfish"} {
+		for _, secret := range []string{"payroll", "swordfish", "weak"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("the trace shows %s: %s", secret, text)
 			}

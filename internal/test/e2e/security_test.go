@@ -143,7 +143,7 @@ func TestMutualTLSKeepsSecretsApart(t *testing.T) {
 	r := startRelay(t, cp.addr,
 		"upstream.tls.ca="+ca.path("ca.pem"), "upstream.tls.cert="+ca.path("relay.pem"), "upstream.tls.key="+ca.path("relay.key"),
 		"downstream.tls.cert="+ca.path("relay.pem"), "downstream.tls.key="+ca.path("relay.key"), "downstream.tls.client_ca="+ca.path("ca.pem"),
-		"upstream.node_mode=template", "groups.share_secrets=false")
+		"upstream.node_mode=template", "groups.secrets=identity")
 
 	// Both say that they are the same node.
 	a, b := startEnvoy(t, r.addr, "node", nil, ca.as(alice)), startEnvoy(t, r.addr, "node", nil, ca.as(bob))

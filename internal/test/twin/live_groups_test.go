@@ -52,6 +52,7 @@ func (h *liveHost) config() *config.Config {
 	}
 	if of.key == byIdentity {
 		c.Downstream.TLS = of.papers.files
+		c.Groups.Secrets, c.Groups.SendIdentity = config.SecretsIdentity, of.sealed // the control planes judge by the node
 	}
 	if of.sealed {
 		c.Cache.Snapshot.KeyFile = of.papers.keyFile

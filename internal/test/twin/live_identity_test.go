@@ -140,7 +140,7 @@ func (r *liveRelay) other(id int) string {
 func (r *liveRelay) lie(id int, node *core.Node) {
 	other := r.other(id)
 	node.Cluster, node.Locality = other, &core.Locality{Region: other}
-	node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{byIdentity: structpb.NewStringValue(other)}}
+	node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{byIdentity: structpb.NewStringValue(other), config.ClientIdentity: structpb.NewStringValue(other)}}
 }
 
 // pretend has it say so in headers, as a proxy would of the clients behind it.

@@ -71,7 +71,7 @@ func TestMissing(t *testing.T) {
 				backend := realenvoy.Backend(t, "a")
 				has := m.service("a", backend)
 				what.lacking(m, has)
-				sets := []string{"groups.share_secrets=true"}
+				sets := []string{"groups.secrets=shared"}
 				if !long() {
 					sets = append(sets, "timers.dne_timeout=3s") // the relay is the first to lose patience
 				}

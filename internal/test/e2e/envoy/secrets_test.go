@@ -110,7 +110,7 @@ func TestSecretsRotate(t *testing.T) {
 			has := m.service("a", realenvoy.Backend(t, "a"))
 			has.put(cache.Listener, "web", m.secured("web", "web", "cert"))
 			has.put(cache.Secret, "cert", newIdentity(t, 1).secret("cert"))
-			s := play(t, w, has, "groups.share_secrets=true")
+			s := play(t, w, has, "groups.secrets=shared")
 			e := s.envoy("envoy")
 			e.WaitReady(patience)
 			address := listens(t, e, "web")

@@ -190,7 +190,7 @@ func (p *player) endGroups() (busy bool) {
 
 func (p *player) endGroup(g *group) {
 	if g.kept {
-		p.giveUp(g, append(g.hub.Disk().Save(secret), g.hub.Disk().Unwanted(secret)...))
+		p.giveUp(g, append(g.hub.Disk().Save(p.secret), g.hub.Disk().Unwanted(p.secret)...))
 	}
 	p.groups = slices.DeleteFunc(p.groups, func(o *group) bool { return o == g })
 	p.shut(func(s *stream) bool { return s.group == g })

@@ -104,7 +104,7 @@ func start(c *config.Config, trials bool, t *xdstest.Transcript) (*player, error
 	}
 	p.session.Random, p.session.Hop = Random, hopOf(c)
 	var err error
-	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
+	if p.fingerprint, err = relay.Fingerprint(c); err != nil {
 		return nil, err
 	}
 	if p.rules, err = relay.ParseRules("rules.yaml", xdstest.PolicyFile(t.Policy), c); err != nil {
@@ -158,10 +158,10 @@ func (p *player) restart() {
 		if !g.kept {
 			continue
 		}
-		wanted := snapshot.Group{Name: []byte(g.name), Lanes: g.hub.Disk().Save(secret)}
+		wanted := snapshot.Group{Name: []byte(g.name), Lanes: g.hub.Disk().Save(p.secret)}
 		sieve.Say(wanted)
 		s.Groups = append(s.Groups, wanted)
-		p.giveUp(g, g.hub.Disk().Unwanted(secret))
+		p.giveUp(g, g.hub.Disk().Unwanted(p.secret))
 	}
 	s.Groups = append(s.Groups, p.unwanted...)
 	p.groups, p.clients, p.streams, p.deliveries = nil, nil, nil, session.NewClusterDeliveries()
@@ -190,7 +190,8 @@ func (p *player) restart() {
 	p.begin()
 }
 
-func secret(t cache.TypeURL) bool { return t == cache.Secret }
+// secret types are not on disk: no transcript has a key.
+func (p *player) secret(t cache.TypeURL) bool { return p.session.Types.Of(t).Secret }
 
 // giveUp notes what nobody wants any more of a group.
 func (p *player) giveUp(g *group, lanes []fanout.Saved) {
