@@ -98,7 +98,7 @@ func use(t *testing.T, c *config.Config) {
 		}
 		for _, client := range []session.Peer{{Identity: "spiffe://a/b"}, {Local: true}} {
 			for _, typeURL := range []cache.TypeURL{cache.Cluster, cache.Secret} {
-				if p, end := g.Place(client, node, typeURL); end == nil {
+				if p, end := g.Place(client, node, typeURL, nil); end == nil {
 					g.Node(p, node)
 				}
 			}

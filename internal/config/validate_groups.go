@@ -61,7 +61,7 @@ func (v *validator) sendIdentity() {
 	}
 	switch {
 	case !v.c.Groups.SendIdentity:
-	case v.c.Downstream.TLS.ClientCA == "":
+	case !v.c.Downstream.TLS.AsksClients():
 		v.fail(key, "set downstream.tls.client_ca", "needs clients that prove who they are")
 	case v.c.Groups.EffectiveSecrets() == SecretsShared && !v.keysHave("identity"):
 		v.fail(key, "add identity to groups.key, or set groups.secrets to policy or identity", "has no effect: no group is of one identity's clients alone")

@@ -73,20 +73,21 @@ func (r *Rules) Key(g Grouping, client session.Peer, node *core.Node) (string, *
 	return key + grants.Key(), end
 }
 
-// Reads returns what a client may read of a type, as a part of its Membership.
-func (r *Rules) Reads(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+// Reads returns what a client may read of a type; nil: everything. If it may not have the type, the Membership says
+// what is to be known of that.
+func (r *Rules) Reads(client session.Peer, node *core.Node, t cache.TypeURL) (*policy.Reads, session.Membership, *session.End) {
 	if r == nil {
-		return session.Membership{}, nil
+		return nil, session.Membership{}, nil
 	}
 	grants, end := r.match(client, node)
 	if end != nil {
-		return session.Membership{Own: true}, end
+		return nil, session.Membership{Own: true}, end
 	}
 	reads := grants.Of(t)
 	if reads == nil { // whatever its group, that costs this type only (NODE-14)
-		return session.Membership{Own: true, Rules: grants.Places()}, &session.End{Reason: session.Forbidden, Message: fmt.Sprintf("no rule lets this client read %s", t)}
+		return nil, session.Membership{Own: true, Rules: grants.Places()}, &session.End{Reason: session.Forbidden, Message: fmt.Sprintf("no rule lets this client read %s", t)}
 	}
-	return session.Membership{Reads: reads}, nil
+	return reads, session.Membership{Reads: reads}, nil
 }
 
 // rulesSettle is how long a file that was written in place must stay as it is until it counts. Half of a file

@@ -64,7 +64,7 @@ func TestWhatAGroupSaysIsInItsKey(t *testing.T) {
 		for _, typ := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 			says := make(map[string]*core.Node)
 			for _, node := range nodes() {
-				p, end := g.Place(session.Peer{Local: true}, node, typ)
+				p, end := g.Place(session.Peer{Local: true}, node, typ, nil)
 				if end != nil {
 					t.Fatal(end)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/policy"
 )
 
 // Grouping says which clients share an upstream view, and what such a group says
@@ -108,9 +109,9 @@ type Place struct {
 	vouches  bool
 }
 
-// Place is the group from which a client is served a type. If the client may not have the
-// type, the Place says only whether the type has a group of its own (NODE-14).
-func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (Place, *session.End) {
+// Place is the group from which a client is served a type, by rules that say what it may read of it; nil: there are
+// none. If the client may not have the type, the Place says only whether the type has a group of its own (NODE-14).
+func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL, reads *policy.Reads) (Place, *session.End) {
 	client, node, vouches := g.taken(client, node)
 	p := Place{key: g.keyOf(t), vouches: vouches}
 	others, none := g.key.of(client, node)
@@ -129,7 +130,7 @@ func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (
 		p.identity = client.Identity
 	}
 	if g.secrets.Of(t).Secret {
-		end = g.secretsOf(&p, client, node)
+		end = g.secretsOf(&p, client, node, reads)
 	}
 	p.Own = p.Alone || end != nil || none != nil || p.Name != others
 	p.Name += g.headers.of(client.Headers)

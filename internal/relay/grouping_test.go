@@ -29,7 +29,7 @@ var mutualTLS = []string{"downstream.tls.cert=a", "downstream.tls.key=b", "downs
 
 // place is the name of a client's group, or why it has none.
 func place(g Grouping, client session.Peer, node *core.Node, t cache.TypeURL) string {
-	p, end := g.Place(client, node, t)
+	p, end := g.Place(client, node, t, nil)
 	if end != nil {
 		return string(end.Reason)
 	}
@@ -140,7 +140,7 @@ func TestRefusalsOfOneType(t *testing.T) {
 		{append(mutualTLS, "groups.key=[identity]", `groups.types=[{"type_url":"EDS","key":["identity","id"]}]`), cache.Endpoint, false},
 		{[]string{`groups.unmultiplexable_types=["RTDS"]`}, cache.Runtime, false},
 	} {
-		if p, end := grouping(t, tt.set...).Place(stranger, node, tt.typ); end == nil || p.Own != tt.want {
+		if p, end := grouping(t, tt.set...).Place(stranger, node, tt.typ, nil); end == nil || p.Own != tt.want {
 			t.Errorf("%v, %s: %v, of its own: %v, want %v", tt.set, tt.typ.Short(), end, p.Own, tt.want)
 		}
 	}
@@ -219,7 +219,7 @@ func TestKeysAreBounded(t *testing.T) {
 func TestNodesThatAreOneClient(t *testing.T) {
 	g := grouping(t, "groups.profile=sidecar")
 	node := &core.Node{Id: "a", ClientFeatures: []string{"y", "xds.config.supports-resource-ttl", "x"}}
-	p, end := g.Place(session.Peer{}, node, cache.Cluster)
+	p, end := g.Place(session.Peer{}, node, cache.Cluster, nil)
 	if end != nil {
 		t.Fatal(end)
 	}

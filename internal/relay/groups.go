@@ -93,11 +93,11 @@ func (g *groups) Key(client session.Peer, node *core.Node) (string, *session.End
 
 // Join enters the group from which a type is served to a client.
 func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
-	m, end := g.rules.now.Load().Reads(client, node, t)
+	reads, m, end := g.rules.now.Load().Reads(client, node, t)
 	if end != nil {
 		return m, end
 	}
-	p, end := g.Place(client, node, t)
+	p, end := g.Place(client, node, t, reads)
 	if end != nil {
 		g.adviseRules(end, client, t)
 		return session.Membership{Own: p.Own}, end

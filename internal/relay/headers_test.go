@@ -73,14 +73,14 @@ func TestHashesOfHeadersLast(t *testing.T) {
 	}
 	name := func(k *snapshot.Key) string {
 		g := grouping(t, "groups.forward_headers=[authorization]").Under(k)
-		p, end := g.Place(token("a"), nil, cache.Cluster)
+		p, end := g.Place(token("a"), nil, cache.Cluster, nil)
 		if end != nil {
 			t.Fatal(end)
 		}
 		if g.Keeps(p) != (k != nil) {
 			t.Errorf("kept: %v, with a key: %v", g.Keeps(p), k != nil)
 		}
-		if none, end := g.Place(token(), nil, cache.Cluster); end != nil || !g.Keeps(none) {
+		if none, end := g.Place(token(), nil, cache.Cluster, nil); end != nil || !g.Keeps(none) {
 			t.Errorf("a group of clients that send nothing is not kept: %v", end)
 		}
 		return p.Name

@@ -46,7 +46,7 @@ func TestNobodyClaimsAnIdentity(t *testing.T) {
 			for _, client := range []session.Peer{{Local: true, Relay: true}, {Identity: "blue"}, {Identity: "blue", Local: true, Relay: true}} {
 				for _, claim := range []*structpb.Value{structpb.NewStringValue("red"), structpb.NewStringValue(""), structpb.NewNumberValue(1)} {
 					honest, liar := saying(nil), saying(claim)
-					p, end := g.Place(client, liar, typ)
+					p, end := g.Place(client, liar, typ, nil)
 					if want := place(g, client, honest, typ); end == nil && p.Name != want {
 						t.Errorf("%v, %s: %+v is in %s, want %s", set, typ.Short(), client, p.Name, want)
 					}
@@ -67,7 +67,7 @@ func TestNobodyClaimsAnIdentity(t *testing.T) {
 						t.Errorf("%v: a claim makes another client of one: %q, %q", set, was, is)
 					}
 				}
-				if p, end := g.Place(client, alone, typ); end == nil && p.identity == "" && g.Node(p, alone).GetMetadata() != nil {
+				if p, end := g.Place(client, alone, typ, nil); end == nil && p.identity == "" && g.Node(p, alone).GetMetadata() != nil {
 					t.Errorf("%v, %s: what is left of the metadata is %v", set, typ.Short(), g.Node(p, alone))
 				}
 			}
@@ -98,7 +98,7 @@ func TestWhoseGroupItIs(t *testing.T) {
 		if tt.without {
 			node = nil
 		}
-		p, end := g.Place(tt.client, node, tt.typ)
+		p, end := g.Place(tt.client, node, tt.typ, nil)
 		if end != nil {
 			t.Fatal(end)
 		}
@@ -119,8 +119,8 @@ func TestRelaysSpeakForTheirClients(t *testing.T) {
 		g := grouping(t, append(listed, set...)...)
 		sends, passes := g.config.Groups.SendIdentity, g.config.EffectiveNodeMode() == config.NodeModePassthrough
 		for _, typ := range []cache.TypeURL{cache.Cluster, cache.Secret} {
-			p, end := g.Place(relay, blue, typ)
-			other, _ := g.Place(relay, red, typ)
+			p, end := g.Place(relay, blue, typ, nil)
+			other, _ := g.Place(relay, red, typ, nil)
 			if end != nil {
 				t.Fatal(end)
 			}

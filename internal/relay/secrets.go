@@ -9,6 +9,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/policy"
 )
 
 // Who is served the types that are secret, and from which groups (NODE-6).
@@ -17,11 +18,11 @@ import (
 const needRules = "secrets are served here to clients that a rule allows to read them, and there are no rules; see authz.rules_file, or groups.secrets"
 
 // secretsOf makes a place one from which a client may be served secrets, if there is one for it.
-func (g Grouping) secretsOf(p *Place, client session.Peer, node *core.Node) *session.End {
+func (g Grouping) secretsOf(p *Place, client session.Peer, node *core.Node, reads *policy.Reads) *session.End {
 	switch mode := g.config.Groups.EffectiveSecrets(); {
-	case mode == config.SecretsShared:
+	case mode == config.SecretsShared, mode == config.SecretsPolicy && reads != nil && reads.Shared():
 		return nil
-	case mode == config.SecretsPolicy && !client.Local:
+	case mode == config.SecretsPolicy && reads == nil && !client.Local:
 		return &session.End{Reason: session.Forbidden, Message: needRules}
 	}
 	return p.keepSecrets(client, node)

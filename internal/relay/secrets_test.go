@@ -29,7 +29,7 @@ func TestSecretsWithoutRules(t *testing.T) {
 		policy := grouping(t, append(mutualTLS, key)...)
 		identity := grouping(t, append(mutualTLS, key, "groups.secrets=identity")...)
 		for _, typ := range []cache.TypeURL{cache.Secret, v2Secret, "x/envoy.extensions.transport_sockets.tls.v3.Secret"} {
-			p, end := policy.Place(session.Peer{Identity: "blue"}, node, typ)
+			p, end := policy.Place(session.Peer{Identity: "blue"}, node, typ, nil)
 			if end == nil || end.Reason != session.Forbidden || !p.Own {
 				t.Errorf("%s, %s: a client beyond this host is in %q, %v", key, typ, p.Name, end)
 			}

@@ -57,7 +57,7 @@ func (w *world) Key(c session.Peer, node *core.Node) (string, *session.End) {
 }
 
 func (w *world) Join(c session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
-	m, end := w.in.Reads(c, node, t)
+	_, m, end := w.in.Reads(c, node, t)
 	m.Hub, m.Leave = w.hub, func() {}
 	return m, end
 }

@@ -73,7 +73,7 @@ func (h *liveHost) groupNode(group int) *core.Node {
 	if kind == "" {
 		kind = plain[0].name
 	}
-	place, end := of.Place(client, node, cache.TypeURL(kindOf(kind).url))
+	place, end := of.Place(client, node, cache.TypeURL(kindOf(kind).url), nil)
 	if end != nil {
 		panic(end.Message)
 	}

@@ -38,11 +38,11 @@ func (p *player) Key(client session.Peer, node *core.Node) (string, *session.End
 
 // Join makes player a downstream.Groups, together with Grouping.
 func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
-	m, end := p.rules.Reads(client, node, t)
+	reads, m, end := p.rules.Reads(client, node, t)
 	if end != nil {
 		return m, end
 	}
-	place, end := p.Place(client, node, t)
+	place, end := p.Place(client, node, t, reads)
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
