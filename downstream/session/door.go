@@ -70,25 +70,28 @@ func (d *door) separates(names []string) (allowed, denied []string) {
 }
 
 // enters returns a request with the names that the client may read, and the others, which may include the
-// wildcard.
-func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest) (_ *discovery.DeltaDiscoveryRequest, denied []string) {
+// wildcard. all says that a request that names nothing asks for everything. apart says that there were others,
+// also such as the same request gives up.
+func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest, all bool) (_ *discovery.DeltaDiscoveryRequest, denied []string, apart bool) {
 	if d.reads == nil {
-		return req, nil
+		return req, nil, false
 	}
-	allowed, denied := d.separates(req.GetResourceNamesSubscribe())
-	if !d.requested && len(req.GetResourceNamesSubscribe()) == 0 && d.emptyIsAll() && !d.allows(fanout.Wildcard) {
-		denied = []string{fanout.Wildcard}
+	names := req.GetResourceNamesSubscribe()
+	if all && len(names) == 0 {
+		names = []string{fanout.Wildcard}
 	}
+	allowed, denied := d.separates(names)
 	for _, name := range denied {
 		put(&d.denied, name, struct{}{})
 	}
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		drop(&d.denied, name)
 	}
-	if denied = slices.DeleteFunc(denied, func(name string) bool { return !d.denied.has(name) }); len(denied) == 0 {
-		return req, nil
+	if len(denied) == 0 {
+		return req, nil, false
 	}
-	return altered(req, allowed, req.GetInitialResourceVersions()), denied
+	denied = slices.DeleteFunc(denied, func(name string) bool { return !d.denied.has(name) })
+	return altered(req, allowed, req.GetInitialResourceVersions()), denied, true
 }
 
 // emptyIsAll reports whether a first request that names nothing asks for everything (WILD-2).

@@ -228,8 +228,9 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		return note, end
 	}
 	d := st.(*deltaState)
+	all := !d.requested && len(req.GetResourceNamesSubscribe()) == 0 && d.emptyIsAll()
 	req, globs := d.spells(req)
-	req, denied := d.enters(req)
+	req, denied, apart := d.enters(req, all)
 	req, over, end := s.admitNames(d, req, len(located)+len(globs)+len(denied) > 0)
 	if end != nil {
 		return note, end
@@ -237,7 +238,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
-	if !d.requested && len(globs)+len(over)+len(denied) > 0 {
+	if !d.requested && (apart || len(globs)+len(over) > 0) {
 		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
 	}
 	located = append(located, globs...)

@@ -24,6 +24,7 @@ import (
 // world is a control plane that has resources, one group that all clients share, and rules.
 type world struct {
 	t       *testing.T
+	seed    uint64
 	r       *rand.Rand
 	config  *config.Config
 	session session.Config
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, r: rand.New(rand.NewPCG(seed, 1)), config: c, session: relay.DownstreamConfig(c), //nolint:gosec // a game
+		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1)), config: c, session: relay.DownstreamConfig(c), //nolint:gosec // a game
 		now: time.Unix(1e9, 0), has: make(map[cache.TypeURL]map[string]int),
 	}
 	hub := relay.HubConfig(c)
@@ -240,7 +241,12 @@ func (w *world) answers() {
 func (w *world) wanted(t cache.TypeURL, name string) {
 	w.count++
 	if !slices.ContainsFunc(w.clients, func(c *client) bool { return c.may(t, name) }) {
-		w.t.Fatalf("upstream is asked for %s %q\n%s", t, name, file(w.rules))
+		var said []string
+		for _, c := range w.clients {
+			said = append(said, fmt.Sprintf("%s as %s, %+v, unary: %v", c.identity, c.node, c.kind, c.whole))
+			said = append(said, c.log...)
+		}
+		w.t.Fatalf("seed %d: upstream is asked for %s %q\n%s\n%s", w.seed, t, name, strings.Join(said, "\n"), file(w.rules))
 	}
 }
 
@@ -295,7 +301,7 @@ func (c *client) notes(format string, args ...any) {
 
 // fails ends the test.
 func (c *client) fails(format string, args ...any) {
-	c.world.t.Fatalf("%s as %s, %+v: %s\n%s\n%s", c.identity, c.node, c.kind, fmt.Sprintf(format, args...), strings.Join(c.log, "\n"), file(c.world.rules))
+	c.world.t.Fatalf("seed %d: %s as %s, %+v: %s\n%s\n%s", c.world.seed, c.identity, c.node, c.kind, fmt.Sprintf(format, args...), strings.Join(c.log, "\n"), file(c.world.rules))
 }
 
 func (c *client) judges(r *session.Response) {
@@ -330,13 +336,18 @@ func (c *client) judges(r *session.Response) {
 }
 
 // TestDoor plays random identities, rules, requests, updates and changes of the rules: nobody is sent, or told of,
-// what is not theirs, and upstream is asked for nothing that nobody may read. TUPLES says how many things are judged.
+// what is not theirs, and upstream is asked for nothing that nobody may read. TUPLES says how many things are judged, and SEED
+// where to begin.
 func TestDoor(t *testing.T) {
 	tuples := 30_000
 	if n, err := strconv.Atoi(os.Getenv("TUPLES")); err == nil {
 		tuples = n
 	}
-	for seed, judged := uint64(1), 0; judged < tuples; seed++ {
+	first, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+	if err != nil {
+		first = 1
+	}
+	for seed, judged := first, 0; judged < tuples; seed++ {
 		w := newWorld(t, seed)
 		for range 300 {
 			w.step()
