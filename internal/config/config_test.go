@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go", "spiffe.go", "tracing.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -438,6 +438,7 @@ func fullConfig() Config {
 			ForwardHeaders:       []string{},
 			DefaultGroup:         true, Secrets: SecretsShared, ShareSecrets: true, SendIdentity: true, Max: 9,
 		},
+		Authz: Authz{RulesFile: "/etc/xds-relay/rules.yaml"},
 		Types: []TypeOverride{
 			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing, Secret: &no},
 			{TypeURL: "type.googleapis.com/my.Type"},
