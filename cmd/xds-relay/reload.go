@@ -64,6 +64,12 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			}
 			return nil
 		},
+		Files: func() (changed []string) {
+			if r.ReadRules() {
+				changed = append(changed, "authz.rules_file")
+			}
+			return changed
+		},
 		Log: log.Logger, Observer: o,
 	})
 	l.work.Go(func() {

@@ -63,6 +63,7 @@ type Metrics struct {
 
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
+	rules        rulesMetrics
 	reload       reloadMetrics
 
 	relay Relay // set by Attach; nil before
@@ -162,6 +163,7 @@ func NewMetrics(b Build) *Metrics {
 	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
+	m.rules = newRulesMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)
 	m.fromTheStart()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{

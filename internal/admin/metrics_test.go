@@ -57,6 +57,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.ClientPropagation(cache.Endpoint, 2*time.Millisecond, "")
 	m.ClientPanic()
 	m.CertificatesReloaded(true)
+	m.RulesReloaded(true)
+	m.RulesReloaded(false)
 	m.HandshakeFailed(certs.Downstream, certs.HandshakeExpired)
 
 	body := scrape(t, m)
@@ -101,6 +103,9 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`cache_resources{type="SDS"} 3`,
 		`certificate_reloads_total{result="ok"} 1`,
 		`certificate_reloads_total{result="failed"} 0`,
+		`authz_rules_reloads_total{result="ok"} 1`,
+		`authz_rules_reloads_total{result="failed"} 1`,
+		`authz_rules_last_reload_successful 0`,
 		`handshake_failures_total{hop="downstream",reason="expired"} 1`,
 		`handshake_failures_total{hop="upstream",reason="not_yet_valid"} 0`,
 		`certificate_expiry_timestamp_seconds{address="",file="cert",hop="downstream"} 2000`,

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -42,8 +43,9 @@ func ParseRules(name, text string, c *config.Config) (*Rules, error) {
 	return &Rules{p, name}, nil
 }
 
-// loadRules reads the rules of a configuration.
-func loadRules(c *config.Config) (*Rules, error) {
+// LoadRules reads the rules of a configuration. Without authz.rules_file there are none. The errors are those of
+// package config.
+func LoadRules(c *config.Config) (*Rules, error) {
 	if c.Authz.RulesFile == "" {
 		return nil, nil //nolint:nilnil // no rules are no error
 	}
@@ -103,6 +105,7 @@ type authorizer struct {
 
 	mu     sync.Mutex // one change at a time
 	config *config.Config
+	failed bool               // the file had a mistake when it was last read
 	stop   context.CancelFunc // ends following the file
 }
 
@@ -115,7 +118,7 @@ func (a *authorizer) use(r *Rules, c *config.Config, run func(func(context.Conte
 		a.stop()
 		a.stop = nil
 	}
-	a.config = c
+	a.config, a.failed = c, false
 	a.now.Store(r)
 	if r == nil {
 		return
@@ -133,24 +136,30 @@ func (a *authorizer) use(r *Rules, c *config.Config, run func(func(context.Conte
 	})
 }
 
-// read reads the file again. With a mistake in it the rules stay as they are.
-func (a *authorizer) read(changed func()) {
+// read reads the file again, and reports whether other rules are in force since. With a mistake in it the rules
+// stay as they are.
+func (a *authorizer) read(changed func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.config.Authz.RulesFile == "" {
-		return
+		return false
 	}
-	r, err := loadRules(a.config)
+	r, err := LoadRules(a.config)
+	if err == nil && !a.failed && bytes.Equal(r.Text(), a.now.Load().Text()) {
+		return false // it was read on request before its change was noticed, or the other way round
+	}
+	a.failed = err != nil
 	if a.observer != nil {
 		a.observer.RulesReloaded(err == nil)
 	}
 	if err != nil {
 		a.log.Error("authz.rules_file was not reloaded; the rules before stay in force", "path", a.config.Authz.RulesFile, "err", config.OneLine(err))
-		return
+		return false
 	}
 	a.now.Store(r)
 	a.tell(r)
 	changed()
+	return true
 }
 
 func (a *authorizer) tell(r *Rules) {

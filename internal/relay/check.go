@@ -19,7 +19,7 @@ func Check(c *config.Config) error {
 			errs = append(errs, c.Mistake("cache.snapshot.key_file", "the snapshot would be as good as in clear", "%q: %v", path, err))
 		}
 	}
-	if _, err := loadRules(c); err != nil {
+	if _, err := LoadRules(c); err != nil {
 		errs = append(errs, err)
 	}
 	return config.Join(errs...)

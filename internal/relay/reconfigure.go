@@ -31,7 +31,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	if r.closed {
 		return errors.New("the relay is shutting down")
 	}
-	rules, err := loadRules(c)
+	rules, err := LoadRules(c)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,9 @@ type Options struct {
 	// Certificates hears of handshakes that fail and of certificate files that change;
 	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
 	Certificates CertificateObserver
-	Rules        RulesObserver
 	Follow       certs.Options
+	// Rules hears of changes of authz.rules_file; nil: nobody does.
+	Rules RulesObserver
 	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
 	UpstreamTracer   upstream.Tracer
 	DownstreamTracer downstream.Tracer
@@ -107,7 +108,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := loadRules(c)
+	rules, err := LoadRules(c)
 	if err != nil {
 		return nil, err
 	}
@@ -270,8 +271,9 @@ func (r *Relay) Close(spread time.Duration) {
 	}
 }
 
-// ReadRules reads authz.rules_file again, at once. A file with mistakes changes nothing.
-func (r *Relay) ReadRules() { r.groups.rules.read(r.server.Rejudge) }
+// ReadRules reads authz.rules_file again, at once, and reports whether other rules are in force since. A file with
+// mistakes changes nothing, and the log says so.
+func (r *Relay) ReadRules() bool { return r.groups.rules.read(r.server.Rejudge) }
 
 // Ready reports whether the relay can serve, and if not, why (ERR-14).
 func (r *Relay) Ready() (ready bool, why string) {

@@ -35,6 +35,9 @@ type Options struct {
 	// is the same in all that needs a restart. On an error it has changed nothing.
 	Running func() *config.Config
 	Apply   func(*config.Config) error
+	// Files reads files that the configuration names again, once it is in force, and returns
+	// the keys of those whose content has changed and holds from now on; nil: there are none.
+	Files func() []string
 	// Log, and Observer (nil: nobody), hear of every reload.
 	Log      *slog.Logger
 	Observer Observer
@@ -59,6 +62,8 @@ type Outcome struct {
 	// Changed are the keys whose new values are in force, and Waiting those that need a
 	// restart and keep their old values.
 	Changed, Waiting []config.Change
+	// Files are the keys of files whose content has changed, and holds from now on.
+	Files []string
 }
 
 // String says it in some lines, for whoever asked.
@@ -73,6 +78,9 @@ func (o Outcome) String() string {
 		}
 	}
 	list("in force", o.Changed)
+	for _, key := range o.Files {
+		fmt.Fprintf(&b, "read again, and in force: the file of %s\n", key)
+	}
 	list("needs a restart", o.Waiting)
 	if b.Len() == 0 {
 		return "nothing has changed\n"
@@ -124,11 +132,13 @@ func (r *Reloader) reload() (o Outcome, err error) {
 			return Outcome{}, &unfit{o.Waiting, err}
 		}
 	}
-	if len(o.Changed) == 0 {
-		return o, nil
+	if len(o.Changed) > 0 {
+		if err := r.options.Apply(next); err != nil {
+			return Outcome{}, err
+		}
 	}
-	if err := r.options.Apply(next); err != nil {
-		return Outcome{}, err
+	if r.options.Files != nil {
+		o.Files = r.options.Files()
 	}
 	return o, nil
 }

@@ -23,14 +23,14 @@ type Factory func(config []string, dial func(context.Context, string) (net.Conn,
 type Relay interface {
 	Stop()
 	// ReadRules reads authz.rules_file again.
-	ReadRules()
+	ReadRules() bool
 }
 
 // none stands for a relay before the first one.
 type none struct{}
 
-func (none) Stop()      {}
-func (none) ReadRules() {}
+func (none) Stop()           {}
+func (none) ReadRules() bool { return false }
 
 // live plays over real gRPC on in-memory connections.
 type live struct {

@@ -42,8 +42,8 @@ type forwarding struct {
 	conn   *grpc.ClientConn
 }
 
-func (f forwarding) Stop()      { f.server.Stop(); f.conn.Close() }
-func (f forwarding) ReadRules() {}
+func (f forwarding) Stop()           { f.server.Stop(); f.conn.Close() }
+func (f forwarding) ReadRules() bool { return false }
 
 func (f *forwarder) forward(_ any, down grpc.ServerStream) error {
 	path, _ := grpc.MethodFromServerStream(down)

@@ -181,6 +181,8 @@ func TestAlerts(t *testing.T) {
 		{[]string{expiry + "3600x120"}, 80 * time.Minute, []string{"XdsRelayCertExpiring" + c}},                                                // it has expired
 		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 14 * time.Minute, nil}, // a pair that is half written
 		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayCertReloadFailed" + w}},
+		{[]string{`xds_relay_authz_rules_last_reload_successful{instance="r"} 1x9 0x110`}, 14 * time.Minute, nil},
+		{[]string{`xds_relay_authz_rules_last_reload_successful{instance="r"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayRulesReloadFailed" + w}},
 		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 1x9 0x110`}, 14 * time.Minute, nil},
 		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayConfigReloadFailed" + w}},
 		{[]string{`xds_relay_handshake_failures_total{instance="r",hop="downstream",reason="unknown_ca"} 0+6x120`}, 14 * time.Minute, nil},
