@@ -38,7 +38,7 @@ func run(args []string) int {
 	if cut := (*cutShort)(nil); errors.As(err, &cut) {
 		return cut.code() // it is in the log
 	}
-	if logged := (*loggedError)(nil); errors.As(err, &logged) {
+	if said := (*saidError)(nil); errors.As(err, &said) {
 		return exitFailure
 	}
 	fmt.Fprintln(os.Stderr, message(err))
@@ -54,11 +54,11 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// loggedError is in the log already.
-type loggedError struct{ err error }
+// saidError is in the log already, or an answer that has been printed.
+type saidError struct{ err error }
 
-func (e *loggedError) Error() string { return e.err.Error() }
-func (e *loggedError) Unwrap() error { return e.err }
+func (e *saidError) Error() string { return e.err.Error() }
+func (e *saidError) Unwrap() error { return e.err }
 
 // message is an error as people read it: the configuration's as they are, with
 // line, column and caret, others with the program's name.
@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPolicy(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion())
 	addCompletion(root)
 	return root
 }

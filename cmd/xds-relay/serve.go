@@ -65,7 +65,7 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 				return err
 			}
 			log.Error("the relay cannot start", "err", err) // in the form of the lines before it
-			return &loggedError{err}
+			return &saidError{err}
 		},
 	}
 	s.register(cmd)

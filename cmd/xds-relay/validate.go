@@ -32,6 +32,15 @@ a certificate that can be used and has expired, or soon will have.`,
 			for _, note := range append(c.Notes(), c.FileNotes(time.Now())...) {
 				fmt.Fprintf(cmd.OutOrStdout(), "note: %v\n", note)
 			}
+			rules, err := relay.LoadRules(c)
+			if err != nil {
+				return &usageError{err} // it has changed since it was checked
+			}
+			if rules != nil {
+				for _, note := range rules.Notes() {
+					fmt.Fprintf(cmd.OutOrStdout(), "note: %s: %s\n", c.Authz.RulesFile, note)
+				}
+			}
 			if hint := s.unread(); hint != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", hint)
 			}

@@ -70,7 +70,7 @@ type compiler struct {
 
 func compile(doc *config.Document, f *File, c *config.Config, types cache.Types) (*Policy, error) {
 	co := &compiler{doc: doc, config: c, types: types}
-	p := &Policy{doc: doc, config: c, constant: make(map[string][]*rule)}
+	p := &Policy{doc: doc, config: c, types: types, constant: make(map[string][]*rule)}
 	if len(f.Rules) == 0 {
 		co.fail("rules", "write rules, or leave authz.rules_file out to allow everything but Secrets", "there are no rules, so that nobody could connect")
 	}
@@ -119,7 +119,7 @@ func (c *compiler) node(at string, fields map[string]any, r *rule) {
 	for _, field := range flat("", fields) {
 		key := at + "." + field.name
 		if nodeFields[field.name] == nil && !strings.HasPrefix(field.name, metadataPrefix) {
-			c.fail(key, "use id, cluster, locality.region, locality.zone, locality.sub_zone or metadata.<path>", "unknown node field %q", field.name)
+			c.fail(key, "use "+NodeFields, "unknown node field %q", field.name)
 			continue
 		}
 		text, is := field.value.(string)

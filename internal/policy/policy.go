@@ -17,6 +17,7 @@ import (
 type Policy struct {
 	doc    *config.Document
 	config *config.Config
+	types  cache.Types
 	rules  []*rule
 	// constant has the rules for one identity each, and patterned the others, by their order.
 	constant  map[string][]*rule
@@ -179,38 +180,38 @@ const Wildcard = "*"
 
 // Allows reports whether the client may subscribe to a canonical name, or to the wildcard.
 func (r *Reads) Allows(name string) bool {
-	_, ok := r.Why(name)
+	_, _, ok := r.why(name)
 	return ok
 }
 
-// Why is where the rule stands that allows a name.
-func (r *Reads) Why(name string) (place string, ok bool) {
+// why is where the rule stands that allows a name, and what it says.
+func (r *Reads) why(name string) (place, pattern string, ok bool) {
 	if name == Wildcard {
 		if r.wildcard < 0 {
-			return "", false
+			return "", "", false
 		}
-		return r.of[r.wildcard].rule.place, true
+		return r.of[r.wildcard].rule.place, Wildcard, true
 	}
 	for _, a := range r.of {
-		if place, ok := a.allows(name); ok {
-			return place, true
+		if place, pattern, ok = a.allows(name); ok {
+			return place, pattern, true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
-func (a *allowance) allows(name string) (place string, ok bool) {
+func (a *allowance) allows(name string) (place, pattern string, ok bool) {
 	if a.names[name] {
-		return a.rule.place, true
+		return a.rule.place, name, true
 	}
 	glob := cache.IsGlob(name)
 	for i := range a.patterns {
 		switch p := &a.patterns[i]; {
 		case glob && p.expand(a.captures) == name, !glob && p.matches(name, a.captures):
-			return p.place, true
+			return p.place, p.text, true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
 // Shared reports whether each rule that reads the type lets identities share it.

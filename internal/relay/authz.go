@@ -3,7 +3,9 @@ package relay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -50,7 +52,10 @@ func LoadRules(c *config.Config) (*Rules, error) {
 		return nil, nil //nolint:nilnil // no rules are no error
 	}
 	p, err := policy.Load(c.Authz.RulesFile, c, typeTable(c))
-	if err != nil {
+	switch path := (*fs.PathError)(nil); {
+	case errors.As(err, &path):
+		return nil, c.Mistake("authz.rules_file", "check the path and the permissions; without the file nobody can be served", "cannot read %q: %v", c.Authz.RulesFile, path.Err)
+	case err != nil:
 		return nil, err
 	}
 	return &Rules{p, c.Authz.RulesFile}, nil
