@@ -31,6 +31,10 @@ func TestCompletion(t *testing.T) {
 		{"validate --config", "yaml\nyml"}, //
 		{"serve --log-level", "debug\ninfo\nwarn\nerror\n:4"},
 		{"version -o", "text\njson\n:4"},
+		{"policy test --rules", "yaml\nyml\n:8"},
+		{"policy lint -c", "yaml\nyml\n:8"},
+		{"policy test --type", "LDS\nRDS\nCDS"},
+		{"policy", "lint"},
 		{"serve --listen", ":4"}, // nothing
 		{"serve", ":4"},          //
 	} {

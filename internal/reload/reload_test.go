@@ -28,6 +28,8 @@ type target struct {
 	fails   error
 	oks     []bool
 	log     strings.Builder
+	files   []string // that have changed
+	read    int      // how often they were read
 }
 
 func (x *target) ConfigReloaded(ok bool, _ time.Time) { x.oks = append(x.oks, ok) }
@@ -42,6 +44,7 @@ func (x *target) reloader(load func() (*config.Config, error)) *Reloader {
 			}
 			return x.fails
 		},
+		Files: func() []string { x.read++; return x.files },
 		Log: slog.New(slog.NewTextHandler(&x.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -101,6 +104,27 @@ func TestReload(t *testing.T) {
 				t.Errorf("in force, after %d changes, is\n%s", x.applied, out)
 			}
 		})
+	}
+}
+
+// TestReloadReadsFiles: files that the configuration names are read again whenever it is right, also if it is the same.
+func TestReloadReadsFiles(t *testing.T) {
+	x := &target{running: parse(t, ""), files: []string{"authz.rules_file"}}
+	text := ""
+	r := x.reloader(func() (*config.Config, error) { return config.Parse("relay.yaml", []byte(text), nil) })
+	for _, step := range []struct {
+		text, says string
+		read       int
+	}{
+		{"", "read again, and in force: the file of authz.rules_file\n", 1},
+		{"bogus: 1", "", 1},
+		{"timers: {ack_timeout: 3s}", "in force:\n  timers.ack_timeout: 10s -> 3s\nread again, and in force: the file of authz.rules_file\n", 2},
+	} {
+		text = step.text
+		o, err := r.Reload("test")
+		if said := o.String(); x.read != step.read || err == nil && said != step.says {
+			t.Errorf("%q: says %q, and has read %d times", step.text, said, x.read)
+		}
 	}
 }
 
