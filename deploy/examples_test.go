@@ -19,7 +19,9 @@ import (
 	"google.golang.org/grpc/xds"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,6 +52,7 @@ func TestExamples(t *testing.T) {
 
 var loaders = map[string]func(*testing.T, string, []byte){
 	"relay.yaml":          loadRelay,
+	"rules.yaml":          loadRules,
 	"envoy.yaml":          loadEnvoy,
 	"endpoints.yaml":      loadEndpoints,
 	"envoyproxy.yaml":     loadEnvoyProxy,
@@ -60,6 +63,30 @@ var loaders = map[string]func(*testing.T, string, []byte){
 func loadRelay(t *testing.T, file string, data []byte) {
 	if _, err := config.Parse(file, data, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// loadRules reads rules for the configuration beside them, and asks them what their comments say.
+func loadRules(t *testing.T, file string, data []byte) {
+	c, err := config.Load(filepath.Join(filepath.Dir(file), "relay.yaml"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := relay.ParseRules(file, string(data), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := rules.Notes(); len(notes) > 0 {
+		t.Errorf("validate says of it: %v", notes)
+	}
+	const web = "spiffe://cluster.local/ns/shop/sa/web"
+	for name, allowed := range map[string]bool{"shop/web/key": true, "trust-bundle": true, "shop/web-admin/key": false, "shop/bob/key": false, "*": false} {
+		if v := rules.Judge(web, nil, cache.Secret, name); v.Allowed != allowed || allowed && !v.Shared {
+			t.Errorf("%s reads the secret %s: %+v", web, name, v)
+		}
+	}
+	if v := rules.Judge(web, nil, cache.Cluster, "*"); !v.Allowed {
+		t.Errorf("%s does not read clusters: %v", web, v.Because)
 	}
 }
 

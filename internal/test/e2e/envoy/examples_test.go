@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,11 +267,12 @@ func (a *authority) issue(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.
 }
 
 // mounted is a directory as Kubernetes mounts a secret: ca.crt, tls.crt and tls.key, for
-// some names and for 127.0.0.1.
-func (a *authority) mounted(names ...string) (dir string) {
+// some names, for 127.0.0.1, and with the SPIFFE ID of a workload.
+func (a *authority) mounted(workload string, names ...string) (dir string) {
 	a.t.Helper()
 	dir = a.t.TempDir()
-	key, _, cert := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "peer"}, DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	id := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/default/sa/" + workload}
+	key, _, cert := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "peer"}, URIs: []*url.URL{id}, DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -288,7 +290,7 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 	t.Parallel()
 	realenvoy.Need(t)
 	a := newAuthority(t)
-	planeFiles := a.mounted()
+	planeFiles := a.mounted("control-plane")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(planeFiles, "tls.crt"), filepath.Join(planeFiles, "tls.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -301,12 +303,13 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 	const name = "xds-relay.relay-system.svc"
 	tier, tierAdmin, tierMetrics := loopback.Reserve(t), loopback.Reserve(t), loopback.Reserve(t)
 	regional := write(t, filepath.Join(t.TempDir(), "relay.yaml"), edited(t, "regional", "relay.yaml",
-		"/var/run/xds-relay/tls", a.mounted(name), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
+		"/etc/xds-relay/rules.yaml", write(t, filepath.Join(t.TempDir(), "rules.yaml"), edited(t, "regional", "rules.yaml")),
+		"/var/run/xds-relay/tls", a.mounted("xds-relay", name), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
 		"0.0.0.0:18000", tier, "127.0.0.1:18001", tierAdmin, "0.0.0.0:18002", tierMetrics))
 	startProgram(t, []string{"XDS_UPSTREAM=" + cp.addr}, peer.Binary(t), "serve", "-c", regional)
 	peer.Eventually(t, patience, func() error { return says("http://"+tierMetrics+"/readyz", "ready") })
 	far := realenvoy.Start(t, bootstrapOf(t, edited(t, "regional", "envoy.yaml",
-		"address: "+name+", port_value: 18000", "address: 127.0.0.1, port_value: "+portOf(t, tier), "/var/run/proxy/tls", a.mounted())),
+		"address: "+name+", port_value: 18000", "address: 127.0.0.1, port_value: "+portOf(t, tier), "/var/run/proxy/tls", a.mounted("proxy"))),
 		realenvoy.Options{Name: "regional"})
 
 	sockets, err := os.MkdirTemp("", "sidecar") // short: the name of a socket may have 107 bytes
@@ -317,7 +320,7 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 	socket := filepath.Join(sockets, "xds.sock")
 	besideAdmin, besideMetrics := loopback.Reserve(t), loopback.Reserve(t)
 	sidecar := write(t, filepath.Join(t.TempDir(), "relay.yaml"), edited(t, "sidecar", "relay.yaml",
-		"/var/run/xds-relay/tls", a.mounted(), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
+		"/var/run/xds-relay/tls", a.mounted("xds-relay-sidecar"), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
 		"/run/xds-relay/xds.sock", socket, "127.0.0.1:18001", besideAdmin, "0.0.0.0:18002", besideMetrics))
 	startProgram(t, []string{"XDS_UPSTREAM=" + tier}, peer.Binary(t), "serve", "-c", sidecar)
 	peer.Eventually(t, patience, func() error { return says("http://"+besideMetrics+"/startupz", "started") })
