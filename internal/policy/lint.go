@@ -13,7 +13,7 @@ import (
 // Lint says what valid rules have that has no effect, or allows more than it seems to. Each line begins with the
 // place that it is about, if there is one.
 func (p *Policy) Lint() (lines []string) {
-	identifies, unix := p.config.Downstream.TLS.ClientCA != "", listensOnUnix(p.config)
+	identifies, unix := p.config.Downstream.TLS.AsksClients(), listensOnUnix(p.config)
 	fields := p.fields()
 	for i, r := range p.rules {
 		say := func(format string, args ...any) {
@@ -48,9 +48,9 @@ func (id *identity) unmet(identifies, unix bool) string {
 	proved := id.kind != Anonymous && id.kind != unixUID
 	switch {
 	case proved && !identifies:
-		return "no client proves who it is without downstream.tls.client_ca"
+		return "no client proves who it is without downstream.tls.client_ca or downstream.tls.spiffe"
 	case !proved && identifies:
-		return "with downstream.tls.client_ca every client shows a certificate, and is known by that"
+		return "every client has to show a certificate (downstream.tls), and is known by that"
 	case id.kind == unixUID && !unix:
 		return "downstream.listen has no Unix socket"
 	}

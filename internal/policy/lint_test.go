@@ -20,13 +20,13 @@ func TestLint(t *testing.T) {
   - {identity: "spiffe://td/a", node: {id: x}, read: [{types: [CDS], names: [a]}]}
   - {identity: "dns:a.b", node: {id: x}, read: [{types: [CDS], names: [b]}]}
   - {identity: anonymous, node: {id: x}, read: [{types: [CDS], names: [c]}]}`, nil,
-			`rules.yaml:2: never matches: no client proves who it is without downstream.tls.client_ca
-rules.yaml:3: never matches: no client proves who it is without downstream.tls.client_ca`},
+			`rules.yaml:2: never matches: no client proves who it is without downstream.tls.client_ca or downstream.tls.spiffe
+rules.yaml:3: never matches: no client proves who it is without downstream.tls.client_ca or downstream.tls.spiffe`},
 		"everybody proves it": {`
   - {identity: "unix:uid=7", node: {id: x}, read: [{types: [CDS], names: [a]}]}
   - {identity: anonymous, node: {id: x}, read: [{types: [CDS], names: [c]}]}`, []string{mtls, unix},
-			`rules.yaml:2: never matches: with downstream.tls.client_ca every client shows a certificate, and is known by that
-rules.yaml:3: never matches: with downstream.tls.client_ca every client shows a certificate, and is known by that`},
+			`rules.yaml:2: never matches: every client has to show a certificate (downstream.tls), and is known by that
+rules.yaml:3: never matches: every client has to show a certificate (downstream.tls), and is known by that`},
 		"no Unix socket": {`
   - {identity: "unix:uid=7", node: {id: x}, read: [{types: [CDS], names: [a]}]}`, nil, `rules.yaml:2: never matches: downstream.listen has no Unix socket
 every rule allows "a" of CDS: whoever may connect can read that`},
