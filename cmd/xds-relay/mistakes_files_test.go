@@ -48,6 +48,8 @@ func TestMistakesInFiles(t *testing.T) {
 	upstreamAt := func(address, ca string) string {
 		return strings.NewReplacer("%s", address, "ca.crt", ca).Replace(upstream) + "\ndownstream: {ready_types: [CDS]}"
 	}
+	const rules = `authz: {rules_file: DIR/rules.yaml}`
+	allowed := map[string][]byte{"rules.yaml": []byte("rules: [{identity: anonymous, read: [{types: [CDS], names: [a]}]}]\n")}
 	right := serves(x509.Certificate{})
 	elsewhere := serves(x509.Certificate{DNSNames: []string{"istiod.istio-system.svc"}})
 	expired := serves(x509.Certificate{NotAfter: time.Now().Add(-time.Minute)})
@@ -106,6 +108,21 @@ func TestMistakesInFiles(t *testing.T) {
 			says: `WARN a client could not connect: it speaks TLS, and downstream.tls is not set reason=protocol`},
 		"a configuration that is wrong when it is read again": {config: "{}", does: again("timers:\n  dne_timeout: soon\n"),
 			says: `ERROR the configuration was not reloaded; the one before stays in force err="FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found \"soon\" (units are ms, s, m and h)" trigger=SIGHUP`},
+		"rules that are wrong when they are read again": {config: rules, files: allowed,
+			does: func(t *testing.T, dir, _ string, _ *os.Process) {
+				certstest.Rename(t, dir, map[string][]byte{"rules.yaml": []byte("rules:\n  - identity: anonymous\n    raed: []\n")})
+			},
+			says: `ERROR authz.rules_file was not reloaded; the rules before stay in force path=FILE err="FILE:3:5: unknown field \"raed\" (did you mean \"read\"?)"`},
+		"rules that are gone at a reload": {config: rules, files: allowed,
+			does: func(t *testing.T, dir, _ string, p *os.Process) {
+				if err := os.Remove(filepath.Join(dir, "rules.yaml")); err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Signal(syscall.SIGHUP); err != nil {
+					t.Fatal(err)
+				}
+			},
+			says: `ERROR the configuration was not reloaded; the one before stays in force err="FILE:1:21: authz.rules_file: cannot read \"FILE\": no such file or directory (check the path and the permissions; without the file nobody can be served)" trigger=SIGHUP`},
 		"a key that needs a restart": {config: "{}", does: again("groups:\n  max: 7\n"),
 			says: `WARN a changed key needs a restart; the old value stays in force key=groups.max old=1000 new=7 trigger=SIGHUP`},
 		"a second relay on one directory": {config: "cache: {snapshot: {dir: DIR/state}}",

@@ -80,6 +80,9 @@ func TestMistakesAtTheStart(t *testing.T) {
 		"a missing file":        {[]string{"-c", filepath.Join(dir, "none.yaml")}, `FILE: cannot read the configuration: no such file or directory`},
 		"a missing cert":        {[]string{"--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, `downstream.tls.cert: cannot read "/no/cert": no such file or directory`},
 		"plaintext elsewhere":   {[]string{"--upstream", "10.0.0.1:15010"}, `upstream.address: "10.0.0.1:15010" is not on this host and would be spoken to in plaintext`},
+		"wrong rules":           {[]string{"--set", "authz.rules_file=" + write("wrong.yaml", "rules:\n  - identity: anonymous\n    read: [{types: [SDS], names: ['**']}]\n", 0o600)}, `FILE:3:35: rules[0].read[0].names[0]: "**" is not allowed for Secrets`},
+		"missing rules":         {[]string{"--set", "authz.rules_file=" + filepath.Join(dir, "norules.yaml")}, `authz.rules_file: cannot read "FILE": no such file or directory`},
+		"unbound rules":         {[]string{"--set", "groups.key=[id]", "--set", "authz.rules_file=" + write("free.yaml", "rules:\n  - identity: anonymous\n    read: [{types: [CDS], names: ['**']}]\n", 0o600)}, `FILE:2:5: rules[0].node: does not say what id may be, which clients are grouped by: a client could choose its group`},
 		"a public admin":        {[]string{"--admin", "0.0.0.0:18001"}, `admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`},
 		"another's key":         {[]string{"--set", "downstream.tls.cert=" + write("tls.crt", string(cert), 0o600), "--set", "downstream.tls.key=" + write("tls.key", string(anothers), 0o600)}, `downstream.tls.key: "FILE" is not the key of downstream.tls.cert: tls: private key does not match public key`},
 		"a readable key":        {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: "FILE": everybody can read or write it (mode 0644); chmod o-rwx`},
@@ -92,6 +95,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			said := strings.NewReplacer(taken.Addr().String(), "ADDRESS").Replace(string(out))
 			for _, path := range append(tt.args, key, filepath.Join(dir, "tls.key")) {
+				path = strings.TrimPrefix(path, "authz.rules_file=")
 				if strings.HasPrefix(path, dir) {
 					said = strings.ReplaceAll(said, path, "FILE")
 				}

@@ -37,6 +37,22 @@ func blocks(t *testing.T, language string) (all []string) {
 	return all
 }
 
+// documentedRules are those that docs/security.md explains.
+func documentedRules(t *testing.T) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "\n## Who may read what\n")
+	_, after, _ := strings.Cut(section, "```yaml\n")
+	rules, _, found := strings.Cut(after, "```\n")
+	if !found {
+		t.Fatal("docs/security.md has no rules")
+	}
+	return rules
+}
+
 // TestOperationsCommands runs each command of docs/operations.md, as a shell does, against a
 // relay with a client that rejects what it is sent. The lines below a command are parts of
 // what it prints.
@@ -49,6 +65,9 @@ func TestOperationsCommands(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "relay.yaml")
 	if err := os.WriteFile(config, []byte("upstream:\n  address: "+serveClusters(t, insecure.NewCredentials())+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(documentedRules(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	self, err := filepath.Abs(os.Args[0])

@@ -9,17 +9,6 @@ import (
 	"testing"
 )
 
-// fleetRules are those of docs/security.md.
-const fleetRules = `rules:
-  - identity: "spiffe://example.org/ns/{ns}/sa/{sa}"
-    node: {metadata.NAMESPACE: "{ns}", metadata.SERVICE_ACCOUNT: "{sa}"}
-    read:
-      - {types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}
-      - {types: [SDS], names: ["kubernetes://{ns}/{sa}/**"]}
-  - identity: "spiffe://example.org/ns/mesh/sa/gateway"
-    read: [{types: [SDS], names: ["ROOTCA"], share: true}]
-`
-
 // TestPolicy: `policy test` and `policy lint` answer on standard output, with an exit code for programs.
 func TestPolicy(t *testing.T) {
 	dir := t.TempDir()
@@ -28,12 +17,12 @@ func TestPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("rules.yaml", fleetRules)
+	write("rules.yaml", documentedRules(t))
 	write("wrong.yaml", "rules:\n  - identity: anonymous\n    read: [{types: [SDS], names: ['**']}]\n")
 	write("relay.yaml", "downstream: {tls: {cert: no.crt, key: no.key, client_ca: no.ca}}\nauthz: {rules_file: rules.yaml}\n") // only the rules are read
 	write("shared.yaml", "groups: {share_secrets: true}\nauthz: {rules_file: rules.yaml}\n")
-	const web = " --identity spiffe://example.org/ns/shop/sa/web --node metadata.NAMESPACE=shop --node metadata.SERVICE_ACCOUNT=web"
-	const gateway = " --identity spiffe://example.org/ns/mesh/sa/gateway"
+	const web = " --identity spiffe://td/ns/shop/sa/web --node metadata.NAMESPACE=shop --node metadata.SERVICE_ACCOUNT=web"
+	const gateway = " --identity spiffe://td/ns/mesh/sa/gateway"
 	for _, tt := range []struct {
 		args string
 		code int
@@ -90,7 +79,7 @@ func TestValidateRules(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{fleetRules, 0, "the configuration is valid"},
+		{documentedRules(t), 0, "the configuration is valid"},
 		{"rules: [{identity: anonymous, read: [{types: [EDS], names: [a]}]}]", 0, "note: FILE: no rule of authz.rules_file reads LDS or CDS"},
 		{"rules:\n  - identity: anonymous\n    raed: []\n", 2, "FILE:3:5: unknown field \"raed\"\n    3 |     raed: []\n      |     ^\n  hint: did you mean \"read\"?\n"},
 		{"", 2, "FILE: rules: there are no rules, so that nobody could connect\n  hint: "},

@@ -14,7 +14,8 @@ func TestHardenedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "```yaml\n")
+	_, section, _ := strings.Cut(string(text), "\n## A hardened configuration\n")
+	_, after, found := strings.Cut(section, "```yaml\n")
 	yaml, _, _ := strings.Cut(after, "```")
 	if !found {
 		t.Fatal("docs/security.md has no configuration")
