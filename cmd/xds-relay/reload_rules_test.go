@@ -36,6 +36,11 @@ func TestReloadOfRules(t *testing.T) {
 		return r.metric("xds_relay_authz_rules_last_reload_successful") == 0 && r.metric("xds_relay_authz_rules_reloads_total") == 1
 	})
 
+	write(rules(1)) // those that are in force
+	if code, body := r.reload(config); code != http.StatusOK || r.metric("xds_relay_authz_rules_last_reload_successful") != 1 {
+		t.Errorf("of the rules before it says %d, %s, and the metric still tells of wrong ones", code, body)
+	}
+
 	told := false
 	for n := 2; n < 10 && !told; n++ { // who follows the file may have been quicker
 		write(rules(n))
