@@ -19,6 +19,17 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
+// Methods lists the methods that clients can call, as service/method.
+func (s *Server) Methods() (methods []string) {
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			methods = append(methods, service+"/"+m.Name)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}
+
 // registerServices offers the services in the table of protocol.md §0, and no others.
 func (s *Server) registerServices() {
 	s.offer("", discovery.AggregatedDiscoveryService_ServiceDesc)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -124,7 +123,7 @@ type faces []*admin.Server
 func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *reloading, log *logging.Log) (all faces, err error) {
 	for _, face := range []struct {
 		address, key, flag, name string
-		handler                  http.Handler
+		shown                    *admin.Face
 	}{
 		{
 			c.Admin.Listen, "admin.listen", " (--admin)", "admin endpoint",
@@ -141,7 +140,7 @@ func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *re
 			return nil, bindError(fmt.Errorf("%s: %w", face.key, err), face.key+face.flag)
 		}
 		log.Info(face.name, "listener", l.Addr().String())
-		all = append(all, admin.Serve(l, face.handler, log.Logger))
+		all = append(all, admin.Serve(l, face.shown, log.Logger))
 	}
 	return all, nil
 }

@@ -105,7 +105,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log safe
-	s := Serve(&starved{Listener: l}, http.NotFoundHandler(), slog.New(slog.NewTextHandler(&log, nil)))
+	s := Serve(&starved{Listener: l}, &Face{Handler: http.NotFoundHandler()}, slog.New(slog.NewTextHandler(&log, nil)))
 	resp, err := http.Get("http://" + l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

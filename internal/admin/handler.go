@@ -46,7 +46,7 @@ type HandlerOptions struct {
 }
 
 // NewHandler returns the HTTP face of a relay.
-func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
+func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &identity= &group= &limit= &continue=", h.clients, false},
@@ -65,21 +65,21 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	if o.Level != nil {
 		pages = append(pages, page{"/logging", "the least severity that is logged, JSON; POST ?level=debug, info, warn or error changes it", h.logging, false})
 	}
-	mux := http.NewServeMux()
+	routes := newRoutes()
 	for _, p := range pages {
 		switch {
 		case p.path == "/logging":
-			mux.Handle(p.path, getOrPost(p.serve))
+			routes.handle(p.path, getOrPost(p.serve))
 		case p.acts:
-			mux.Handle(p.path, postOnly(p.serve))
+			routes.handle(p.path, postOnly(p.serve))
 		default:
-			mux.Handle(p.path, getOnly(p.serve))
+			routes.handle(p.path, getOnly(p.serve))
 		}
 		if alias := aliases[p.path]; alias != "" {
-			mux.Handle(alias, getOnly(p.serve))
+			routes.handle(alias, getOnly(p.serve))
 		}
 	}
-	mux.Handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
+	routes.handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/" {
 			http.Error(w, "no such endpoint; / lists all of them", http.StatusNotFound)
 			return
@@ -89,7 +89,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 			fmt.Fprintf(w, "%-14s %s\n", p.path, p.help)
 		}
 	}))
-	return http.NewCrossOriginProtection().Handler(checkHost(o.Host, mux))
+	return &Face{http.NewCrossOriginProtection().Handler(checkHost(o.Host, routes.mux)), routes.paths}
 }
 
 // getOnly refuses everything that could change something.

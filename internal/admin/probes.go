@@ -40,15 +40,15 @@ var aliases = map[string]string{"/readyz": "/ready", "/metrics": "/stats/prometh
 // NewProbes returns the HTTP face of a relay that everybody may see: probes and metrics,
 // and nothing else. It shows no client, no resource and no address of the relay's peers
 // but the control planes that metrics name.
-func NewProbes(r Relay, m *Metrics) http.Handler {
-	mux := http.NewServeMux()
+func NewProbes(r Relay, m *Metrics) *Face {
+	routes := newRoutes()
 	for _, page := range newProbes(r, m).pages() {
-		mux.Handle(page.path, getOnly(page.serve))
+		routes.handle(page.path, getOnly(page.serve))
 		if alias := aliases[page.path]; alias != "" {
-			mux.Handle(alias, getOnly(page.serve))
+			routes.handle(alias, getOnly(page.serve))
 		}
 	}
-	return mux
+	return &Face{routes.mux, routes.paths}
 }
 
 func (p probes) live(w http.ResponseWriter, req *http.Request) {

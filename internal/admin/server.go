@@ -16,13 +16,13 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve answers on a listener until Close. Its connections are bounded: open ones must not use up
+// Serve shows a face on a listener until Close. Its connections are bounded: open ones must not use up
 // the file descriptors that clients need.
-func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
+func Serve(l net.Listener, f *Face, log *slog.Logger) *Server {
 	c := newCrowd(l, descriptors.ForHTTP(descriptors.Limit()))
 	s := &Server{
 		http: &http.Server{
-			Handler:           h,
+			Handler:           f,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
 			WriteTimeout:      time.Minute,

@@ -298,6 +298,9 @@ func (r *Relay) Check() []string { return r.server.Check() }
 // Summary counts the open client streams, for metrics.
 func (r *Relay) Summary() downstream.Summary { return r.server.Summary() }
 
+// Methods lists the gRPC methods that clients can call, as service/method.
+func (r *Relay) Methods() []string { return r.server.Methods() }
+
 // Count is the number of open client streams.
 func (r *Relay) Count() int { return r.server.Count() }
 

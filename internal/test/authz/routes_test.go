@@ -1,0 +1,124 @@
+package authz_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xds-relay/xds-relay/internal/admin"
+	"github.com/xds-relay/xds-relay/internal/config"
+)
+
+// What keeps an HTTP route from showing a client what is not its own.
+const (
+	// byThePlace: admin.listen is a loopback address or a Unix socket, and nothing else.
+	byThePlace = "only this host reaches it, and it shows no bodies, and no versions of Secrets"
+	nothing    = "it shows no resources"
+	acts       = "only this host reaches it; it acts, and shows no resources"
+)
+
+// shown has a row for each HTTP route of admin.listen, and public for each of metrics.listen.
+var (
+	shown = map[string]string{
+		"/": nothing, "/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
+		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
+		"/guard/release": acts, "/-/reload": acts, "/logging": acts,
+	}
+	public = map[string]string{
+		"/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
+	}
+)
+
+// TestEveryRouteIsMeant: a row says of each HTTP route what keeps it from showing a client what is not its own, and
+// none shows a byte of a key.
+func TestEveryRouteIsMeant(t *testing.T) {
+	w := newAlice(t, true)
+	metrics := admin.NewMetrics(admin.ReadBuild("test"))
+	metrics.Attach(w.relay)
+	everything := admin.HandlerOptions{Host: "localhost", Pprof: true, Log: slog.New(slog.DiscardHandler), Level: new(slog.LevelVar), Reload: func() (string, error) { return "", nil }}
+	for _, face := range []struct {
+		name string
+		*admin.Face
+		rows map[string]string
+	}{{"admin.listen", admin.NewHandler(w.relay, metrics, everything), shown}, {"metrics.listen", admin.NewProbes(w.relay, metrics), public}} {
+		served := face.Routes()
+		for route := range face.rows {
+			if !slices.Contains(served, route) {
+				t.Errorf("%s: %s has a row, and is not served", face.name, route)
+			}
+		}
+		for _, route := range served {
+			if face.rows[route] == "" {
+				t.Errorf("%s: %s is served. Add a row that says what keeps it from showing a client what is not its own", face.name, route)
+			}
+			for _, detail := range []string{"", "?verbose", "?type=SDS", "goroutine?debug=2", "heap?debug=1"} {
+				w.shows(face.name, face.Face, route+detail)
+			}
+		}
+	}
+}
+
+// shows fails if a page has a byte of Bob's key, or its version, against which guesses could be checked.
+func (w *alice) shows(face string, h http.Handler, page string) {
+	resp := httptest.NewRecorder()
+	h.ServeHTTP(resp, httptest.NewRequest(http.MethodGet, "http://localhost"+page, nil))
+	text := resp.Body.String()
+	if page == "/resources" && !strings.Contains(text, bobsKey) {
+		w.t.Errorf("%s%s does not list Bob's key: %s", face, page, text)
+	}
+	for _, secret := range append(forms(canary), w.version) {
+		if strings.Contains(text, secret) {
+			w.t.Errorf("%s%s shows %q of Bob's key", face, page, secret)
+		}
+	}
+}
+
+// forms are those in which a text may be shown.
+func forms(text string) []string {
+	return []string{text, base64.StdEncoding.EncodeToString([]byte(text))[:24], fmt.Sprintf("%x", text)}
+}
+
+// TestAdminIsForThisHost: no configuration lets another host reach admin.listen.
+func TestAdminIsForThisHost(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:18001", "[::]:18001", "192.0.2.1:18001", ":18001"} {
+		if _, err := config.Load("", []string{"upstream.address=127.0.0.1:1", "admin.listen=" + address}); err == nil {
+			t.Errorf("admin.listen=%s is valid", address)
+		}
+	}
+}
+
+// TestRoutesAreRegistered: what is served over HTTP is a Face, which knows its routes.
+func TestRoutesAreRegistered(t *testing.T) {
+	const root, of = "../../..", "internal/admin/"
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		path, _ = filepath.Rel(root, path) // it is below
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "internal/test", "bench", "bin"}, path):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		files++
+		text, err := os.ReadFile(filepath.Join(root, path))
+		for _, makes := range []string{"http.NewServeMux", "http.Server{", "http.Serve(", "http.ServeTLS(", "http.ListenAndServe", "http.Handle(", "http.HandleFunc("} {
+			if n := strings.Count(string(text), makes); n > 1 || n == 1 && !slices.Contains([]string{of + "routes.go", of + "server.go"}, path) {
+				t.Errorf("%s: %s: let internal/admin serve it, so that its routes are known", path, makes)
+			}
+		}
+		return err
+	})
+	if err != nil || files < 100 {
+		t.Fatalf("%d files: %v", files, err)
+	}
+}
