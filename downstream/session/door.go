@@ -70,11 +70,11 @@ func (d *door) separates(names []string) (allowed, denied []string) {
 }
 
 // enters returns a request with the names that the client may read, and the others, which may include the
-// wildcard. all says that a request that names nothing asks for everything. apart says that there were others,
-// also such as the same request gives up.
-func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest, all bool) (_ *discovery.DeltaDiscoveryRequest, denied []string, apart bool) {
+// wildcard, and names that the same request gives up. all says that a request that names nothing asks for
+// everything.
+func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest, all bool) (_ *discovery.DeltaDiscoveryRequest, denied []string) {
 	if d.reads == nil {
-		return req, nil, false
+		return req, nil
 	}
 	names := req.GetResourceNamesSubscribe()
 	if all && len(names) == 0 {
@@ -84,14 +84,18 @@ func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest, all bool) (_ *
 	for _, name := range denied {
 		put(&d.denied, name, struct{}{})
 	}
+	var givenUp []string
 	for _, name := range req.GetResourceNamesUnsubscribe() {
-		drop(&d.denied, name)
+		if d.denied.has(name) {
+			drop(&d.denied, name)
+			givenUp = append(givenUp, name)
+		}
 	}
+	d.refused.drop(distinct(givenUp)) // nobody waits for their errors
 	if len(denied) == 0 {
-		return req, nil, false
+		return req, nil
 	}
-	denied = slices.DeleteFunc(denied, func(name string) bool { return !d.denied.has(name) })
-	return altered(req, allowed, req.GetInitialResourceVersions()), denied, true
+	return altered(req, allowed, req.GetInitialResourceVersions()), denied
 }
 
 // emptyIsAll reports whether a first request that names nothing asks for everything (WILD-2).
@@ -139,15 +143,14 @@ func (d *deltaState) dismisses(v fanout.View, p *part) {
 	}
 }
 
-// exceptWildcard returns the names without the wildcard, which no error answers.
-func exceptWildcard(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == fanout.Wildcard })
-}
-
 // turnedAway lists the names that the client asks for and may not read, without the wildcard, which no error
 // answers.
-func (d *door) turnedAway() []string {
-	return exceptWildcard(slices.Collect(maps.Keys(d.denied)))
+func (d *door) turnedAway() []string { return d.stillDenied(slices.Collect(maps.Keys(d.denied))) }
+
+// stillDenied returns the names among some that are to be answered with an error: without the wildcard, and
+// without those that have been given up.
+func (d *door) stillDenied(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == fanout.Wildcard || !d.denied.has(name) })
 }
 
 // tellDenied makes news of it that the client asks for what it may not read, once for each type of a stream.

@@ -108,13 +108,13 @@ func (x *exchange) succeed(was *exchange) {
 func (d *deltaState) move(to exchange, now time.Time) {
 	was := *d
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
-	req, denied, _ := d.enters(was.again(), false)
+	req, denied := d.enters(was.again(), false)
 	d.sub.Replace(fanout.Names{Some: true}, now) // an empty list would mean the wildcard for some types
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening = was.opening && d.wildcardAsked
 	d.succeed(&was.exchange)
-	for _, name := range exceptWildcard(denied) {
+	for _, name := range d.stillDenied(denied) {
 		if !was.denied.has(name) {
 			d.refused.add(name)
 		}

@@ -230,7 +230,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	d := st.(*deltaState)
 	all := !d.requested && len(req.GetResourceNamesSubscribe()) == 0 && d.emptyIsAll()
 	req, globs := d.spells(req)
-	req, denied, apart := d.enters(req, all)
+	req, denied := d.enters(req, all)
 	req, over, end := s.admitNames(d, req, len(located)+len(globs)+len(denied) > 0)
 	if end != nil {
 		return note, end
@@ -238,12 +238,12 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
-	if !d.requested && (apart || len(globs)+len(over) > 0) {
+	if !d.requested && len(globs)+len(over)+len(denied) > 0 {
 		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
 	}
 	located = append(located, globs...)
 	d.refused.add(located...)
-	d.refused.add(exceptWildcard(denied)...)
+	d.refused.add(d.stillDenied(denied)...)
 	d.spares = d.spares || !d.requested && (d.refusal != nil || d.denied.has(fanout.Wildcard))
 	note = d.request(req, now)
 	d.prune()

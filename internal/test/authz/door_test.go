@@ -371,6 +371,8 @@ func (w *world) step() {
 	}
 	w.answers()
 	for _, c := range slices.Clone(w.clients) {
-		c.hears()
+		if w.r.IntN(4) > 0 { // else it may say more before it is answered
+			c.hears()
+		}
 	}
 }
