@@ -147,7 +147,11 @@ func (p *plane) hear(s *planeStream, req *discovery.DeltaDiscoveryRequest) {
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		delete(s.wants[t], name)
 	}
-	for _, name := range req.GetResourceNamesSubscribe() {
+	subscribe := req.GetResourceNamesSubscribe()
+	if s.wants[t] == nil && len(subscribe) == 0 {
+		subscribe = []string{"*"} // a first request that names nothing
+	}
+	for _, name := range subscribe {
 		put(p.asked, t, name)
 		put(s.wants, t, name)
 		put(s.owed, t, name)
