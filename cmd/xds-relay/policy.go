@@ -156,10 +156,12 @@ func answer(w io.Writer, v policy.Verdict, c *config.Config) {
 		return
 	}
 	fmt.Fprintf(w, "yes: %s allows %q\n", v.Place, v.Pattern)
-	switch {
+	switch mode := c.Groups.EffectiveSecrets(); {
 	case !v.Secret:
-	case c.Groups.ShareSecrets:
-		fmt.Fprintln(w, "  it comes by the stream of the group, since groups.share_secrets is set")
+	case mode == config.SecretsShared:
+		fmt.Fprintln(w, "  it comes by the stream of the client's group, since groups.secrets is shared")
+	case mode == config.SecretsIdentity:
+		fmt.Fprintln(w, "  it comes by a stream of this identity's own, since groups.secrets is identity")
 	case v.Shared:
 		fmt.Fprintln(w, "  it comes by a stream that identities share: each of the client's rules for the type says share: true")
 	default:

@@ -20,7 +20,8 @@ func TestPolicy(t *testing.T) {
 	write("rules.yaml", documentedRules(t))
 	write("wrong.yaml", "rules:\n  - identity: anonymous\n    read: [{types: [SDS], names: ['**']}]\n")
 	write("relay.yaml", "downstream: {tls: {cert: no.crt, key: no.key, client_ca: no.ca}}\nauthz: {rules_file: rules.yaml}\n") // only the rules are read
-	write("shared.yaml", "groups: {share_secrets: true}\nauthz: {rules_file: rules.yaml}\n")
+	write("shared.yaml", "groups: {secrets: shared}\nauthz: {rules_file: rules.yaml}\n")
+	write("apart.yaml", "groups: {secrets: identity}\nauthz: {rules_file: rules.yaml}\n")
 	const web = " --identity spiffe://td/ns/shop/sa/web --node metadata.NAMESPACE=shop --node metadata.SERVICE_ACCOUNT=web"
 	const gateway = " --identity spiffe://td/ns/mesh/sa/gateway"
 	for _, tt := range []struct {
@@ -31,7 +32,8 @@ func TestPolicy(t *testing.T) {
 		{"test -c relay.yaml" + web + " --type CDS --name *", 0, "yes: rules.yaml:2 allows \"*\"\n"},
 		{"test --rules rules.yaml" + web + " --type SDS --name kubernetes://shop/web/key", 0, "yes: rules.yaml:6 allows \"kubernetes://{ns}/{sa}/**\"\n  it comes by a stream of this identity's own"},
 		{"test -c relay.yaml" + gateway + " --type SDS --name ROOTCA", 0, "yes: rules.yaml:7 allows \"ROOTCA\"\n  it comes by a stream that identities share"},
-		{"test -c shared.yaml" + gateway + " --type SDS --name ROOTCA", 0, "since groups.share_secrets is set"},
+		{"test -c shared.yaml" + gateway + " --type SDS --name ROOTCA", 0, "since groups.secrets is shared"},
+		{"test -c apart.yaml" + gateway + " --type SDS --name ROOTCA", 0, "since groups.secrets is identity"},
 		{"test -c relay.yaml" + web + " --type SDS --name kubernetes://shop/bob/key", 1, "no: the client's rules for SDS do not allow \"kubernetes://shop/bob/key\"\n  rules.yaml:6: allows"},
 		{"test -c relay.yaml --identity spiffe://other/a --type CDS --name *", 1, "no: no rule names \"spiffe://other/a\"\n"},
 		{"test -c relay.yaml" + web, 2, "--type is missing; see xds-relay policy test --help\n"},
