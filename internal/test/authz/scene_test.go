@@ -149,7 +149,7 @@ func (s *scene) as(identity string, tap *memory) *grpc.ClientConn {
 	if tap != nil {
 		creds = tapped{creds, tap}
 	}
-	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(creds), grpc.WithReadBufferSize(4<<10), grpc.WithSharedWriteBuffer(true))
+	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(creds), grpc.WithReadBufferSize(4<<10))
 	if err != nil {
 		s.t.Fatal(err)
 	}
