@@ -166,7 +166,9 @@ func (d *deltaState) due() bool {
 
 // collect lists what is to be sent.
 func (d *deltaState) collect(v fanout.View, push bool, p *part) {
-	p.version = v.SystemVersion()
+	if d.allows(fanout.Wildcard) { // it depends on everything that the group has
+		p.version = v.SystemVersion()
+	}
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacksBodies(v)

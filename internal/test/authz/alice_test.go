@@ -155,7 +155,30 @@ func TestAliceAsks(t *testing.T) {
 				t.Errorf("share %v, %s: with the right version she is answered\n%q\nand with a wrong one\n%q", share, method, right, wrong)
 			}
 		}
+		w.hearsNothingOfExistence()
 		w.hearsOnlyHers()
+	}
+}
+
+// hearsNothingOfExistence: what she is told is the same when Bob's key is not there any more.
+func (w *alice) hearsNothingOfExistence() {
+	told := func() (all []string) {
+		for _, method := range ways {
+			all = append(all, w.byName(method, bobsKey), w.byVersion(method, w.version, bobsKey))
+		}
+		return all
+	}
+	there := told()
+	w.plane.remove(cache.Secret, bobsKey)
+	if err := w.bob.awaits("the removal", func(all []*answer) bool {
+		return anyOf(all, func(a *answer) bool { return slices.Contains(a.removed, bobsKey) })
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	for i, not := range told() {
+		if there[i] != not {
+			w.t.Errorf("%s: while Bob has a key she is answered\n%q\nand then\n%q", ways[i/2], there[i], not)
+		}
 	}
 }
 
