@@ -43,6 +43,10 @@ chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench
 attack: ## attack the relay for long, as one client or a broken control plane can; RUN=S4 picks attacks; figures in bench/results
 	ATTACK=long ATTACK_RESULTS=$(CURDIR)/bench/results/attack.json $(GO) test ./internal/test/attack -count=1 -timeout 60m -v -run '^Test$(if $(RUN),Attacks/$(RUN))'
 
+.PHONY: authz
+authz: ## hold the relay against rules for long: a million things at the door, 10,000 over gRPC, 5,000 clients with a Secret each
+	AUTHZ=long TUPLES=1000000 TUPLES_LIVE=10000 $(GO) test ./internal/test/authz -count=1 -timeout 60m -v -run '^Test$(RUN)'
+
 FOR ?= 1m
 
 .PHONY: fuzz

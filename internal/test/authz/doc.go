@@ -1,6 +1,4 @@
-// Package authz holds the relay against rules of what clients may read (NODE-15): random identities, rules,
-// requests, updates and changes of the rules, judged by an oracle of its own.
-//
-// It is for tests only. The oracle turns rules into regular expressions and shares no code with package policy.
-// Limitation: it plays the door where names enter a subscription, without connections.
+// Package authz holds the relay against rules of what clients may read: random identities, rules, requests,
+// updates and changes of the rules, judged by an oracle of its own, on the door and over mutual TLS; what one client
+// tries to get another one's key; and a row for each method and route that says what keeps it from giving that away.
 package authz

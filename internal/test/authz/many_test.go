@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -72,19 +71,15 @@ func (m *many) changes() {
 
 // told waits until all that lose something have been told so, and returns how long that took.
 func (m *many) told(begin time.Time) time.Duration {
-	var wait sync.WaitGroup
 	for _, o := range m.all {
 		if o.lost {
-			wait.Go(func() {
-				gone := func(a *answer) bool { return slices.Contains(a.removed, o.key) }
-				denied := func(a *answer) bool { return codes.Code(a.errors[o.key]) == codes.PermissionDenied } //nolint:gosec // a code
-				if err := o.awaits("the removal", func(all []*answer) bool { return anyOf(all, gone) && anyOf(all, denied) }); err != nil {
-					m.t.Errorf("%s: %v", o.name, err)
-				}
-			})
+			gone := func(a *answer) bool { return slices.Contains(a.removed, o.key) }
+			denied := func(a *answer) bool { return codes.Code(a.errors[o.key]) == codes.PermissionDenied } //nolint:gosec // a code
+			if err := o.awaits("the removal", func(all []*answer) bool { return anyOf(all, gone) && anyOf(all, denied) }); err != nil {
+				m.t.Errorf("%s: %v", o.name, err)
+			}
 		}
 	}
-	wait.Wait()
 	return time.Since(begin)
 }
 
