@@ -44,6 +44,7 @@ func (s *Server) startCall(ctx context.Context, kind callKind) (*call, error) {
 	if !ok {
 		return nil, status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a call from outside")
 	}
+	answersPlainly(ctx)
 	c := &call{server: s, kind: kind, status: writer}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	peer, conn := peerOf(ctx, &s.now.Load().Config)

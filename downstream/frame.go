@@ -66,6 +66,7 @@ func wireForm(r *cache.Resource, delta bool) []byte {
 type shared struct {
 	frame
 	version, identifier string
+	deflated            lazy
 }
 
 // sharedOf returns that part, or nil if this response has none.

@@ -40,6 +40,8 @@ type ServerConfig struct {
 	MaxInflight int
 	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
 	AcceptGzip bool
+	// Gzip compresses what streams are sent whose clients accept it.
+	Gzip bool
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
 	// means no bound.
 	RequestRate, RequestBurst int
@@ -73,6 +75,7 @@ type Server struct {
 	health            *health.Server
 	clusterDeliveries *session.ClusterDeliveries
 	senders           *senders
+	deflated          deflated
 	doors             *doors
 	reading           *reading
 	names             names

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // which downstream.accept_gzip accepts
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -35,6 +34,7 @@ type stream struct {
 	names  *allowance // of all names
 	since  time.Time
 	grpc   grpc.ServerStream
+	wire   *wire // nil if the client gets no gzip
 	status statusWriter
 	ended  atomic.Pointer[session.End] // why the relay ended it, if it did
 
@@ -83,18 +83,10 @@ type statusWriter interface {
 // implements it on the same stream, and tells it nowhere else before a message is inflated.
 type inflater interface{ RecvCompress() string }
 
-// answerer decides how what a client gets is compressed; "" is not at all. gRPC implements it on the
-// same stream. By itself it compresses answers to a client that compresses its requests, each time anew.
-type answerer interface{ SetSendCompress(name string) error }
-
 // refusesCompression refuses a stream or call whose client compresses what it sends, unless that is
-// accepted: a message is inflated as a whole before anything of it can be bounded. What the client gets
-// is not compressed either way.
+// accepted: a message is inflated as a whole before anything of it can be bounded.
 func (s *Server) refusesCompression(ctx context.Context) *session.End {
 	if s.config.AcceptGzip {
-		if to, ok := grpc.ServerTransportStreamFromContext(ctx).(answerer); ok {
-			_ = to.SetSendCompress("") // an error means that the client is gone
-		}
 		return nil
 	}
 	by := "?"
@@ -114,6 +106,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
+	st.answers(g.Context())
 	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
 	st.peer.End, st.peer.Stream = st.end, st
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest, from: st.conn.receiver(g.Context(), st.end)}
@@ -358,7 +351,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 	}()
 	for {
 		now := time.Now()
-		if shared && (now.Before(st.slow) || st.owed >= freely && !st.settled()) {
+		if shared && st.mayHoldUp(now) {
 			return mayWait
 		}
 		r, due, news, end := st.next(now)
@@ -375,10 +368,11 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		if r != nil {
 			f := encode(r)
 			st.server.oversized(r, f.size, st.log)
+			member := st.pack(r, f)
 			begins := time.Now()
 			push := st.follow.begins(r, f.size, begins)
 			st.sendBegins(begins)
-			err := st.grpc.SendMsg(f)
+			err := st.hand(f, member)
 			st.sendEnds()
 			ends := time.Now()
 			if ends.Sub(begins) > heldUp {
@@ -406,6 +400,12 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			return ended
 		}
 	}
+}
+
+// mayHoldUp reports whether the next send may keep the crew from the other streams: it may wait for the client, or
+// deflate much.
+func (st *stream) mayHoldUp(now time.Time) bool {
+	return st.wire != nil || now.Before(st.slow) || st.owed >= freely && !st.settled()
 }
 
 // slowFor is how long a stream that has held up a sender keeps one of its own.
