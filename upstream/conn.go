@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // a relay above may compress; see downstream.gzip
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
