@@ -305,6 +305,7 @@ downstream:
   max_request_bytes: 4096
   max_inflight_bytes: 1MiB
   accept_gzip: true
+  gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
   max_names: 55
@@ -413,6 +414,7 @@ func fullConfig() Config {
 			MaxRequestBytes:         4 * KiB,
 			MaxInflightBytes:        MiB,
 			AcceptGzip:              true,
+			Gzip:                    true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,
 			MaxNames:                55,

@@ -160,6 +160,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		FirstMessage: c.Downstream.FirstMessageTimeout,
 		MaxInflight:  int(c.Downstream.EffectiveMaxInflight()),
 		AcceptGzip:   c.Downstream.AcceptGzip,
+		Gzip:         c.Downstream.Gzip,
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
