@@ -12,6 +12,13 @@ import (
 type pattern struct {
 	text  string
 	parts []part
+	gaps  []gap
+}
+
+// gap is what stands between a capture and the star or capture next to it.
+type gap struct {
+	at      int // the capture's place among those of the identity
+	between string
 }
 
 type part struct {
@@ -77,6 +84,7 @@ func isName(s string) bool {
 
 // bordered refuses a star whose neighbour is a capture, with none of the borders between them.
 func (p *pattern) bordered() error {
+	p.gaps = p.findGaps()
 	before := literal // the last star or capture that no border has followed yet
 	for _, part := range p.parts {
 		switch {
@@ -94,6 +102,38 @@ func (p *pattern) bordered() error {
 	return nil
 }
 
+func (p *pattern) findGaps() (gaps []gap) {
+	for i, part := range p.parts {
+		between, j := "", i+1
+		if part.kind == literal {
+			continue
+		}
+		if j < len(p.parts) && p.parts[j].kind == literal {
+			between, j = p.parts[j].text, j+1
+		}
+		if j == len(p.parts) {
+			break
+		}
+		if part.kind == capture {
+			gaps = append(gaps, gap{part.at, between})
+		}
+		if p.parts[j].kind == capture {
+			gaps = append(gaps, gap{p.parts[j].at, between})
+		}
+	}
+	return gaps
+}
+
+// ambiguous reports whether a capture has in it all borders by which it is told from its neighbours: "{a}.*" would
+// give "web" what belongs to "web.admin". Such a pattern matches nothing.
+func (p *pattern) ambiguous(captures []string) bool {
+	return slices.ContainsFunc(p.gaps, func(g gap) bool {
+		return !strings.ContainsFunc(g.between, func(c rune) bool {
+			return strings.ContainsRune(borders, c) && !strings.ContainsRune(captures[g.at], c)
+		})
+	})
+}
+
 // constant reports whether the pattern is one text for all clients.
 func (p *pattern) constant() bool {
 	return len(p.parts) == 1 && p.parts[0].kind == literal
@@ -109,6 +149,9 @@ func (p *pattern) any() bool { return len(p.parts) == 1 && p.parts[0].kind == st
 
 // matches reports whether the pattern, with these captures, matches the whole of a text.
 func (p *pattern) matches(text string, captures []string) bool {
+	if p.ambiguous(captures) {
+		return false
+	}
 	parts := p.parts
 	for len(parts) > 0 && (parts[0].kind == literal || parts[0].kind == capture) {
 		rest, found := strings.CutPrefix(text, parts[0].of(captures))

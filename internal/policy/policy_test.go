@@ -225,3 +225,32 @@ func BenchmarkAllows(b *testing.B) {
 		}
 	})
 }
+
+// TestCapturesWithBorders: a segment of an identity may have dots and tildes in it, and an account of Kubernetes
+// may. None of them may make one identity's pattern match what another's names.
+func TestCapturesWithBorders(t *testing.T) {
+	p := parse(t, `
+rules:
+  - identity: "spiffe://td/ns/{ns}/sa/{sa}"
+    node: {id: "{sa}.*"}
+    read: [{types: [SDS], names: ["{sa}.*", "{ns}~{sa}~**", "own/{sa}/*"]}]
+`)
+	for _, tt := range []struct {
+		ns, sa, id, name string
+		want             bool
+	}{
+		{"shop", "web", "web.1", "web.key", true},
+		{"shop", "web", "web.1", "own/web/key", true},
+		{"shop", "web", "web.1", "shop~web~key", true},
+		{"shop", "web.admin", "web.admin.1", "web.admin.key", false}, // it could not be told from that of web
+		{"a~b", "c", "c.1", "a~b~c~key", false},
+		{"a", "b~c", "c.1", "a~b~c~key", false},
+		{"a~b", "c", "c.1", "own/c/key", true},
+	} {
+		grants := p.Match("spiffe://td/ns/"+tt.ns+"/sa/"+tt.sa, &core.Node{Id: tt.id})
+		reads := grants.Of(cache.Secret)
+		if got := reads != nil && reads.Allows(tt.name); got != tt.want {
+			t.Errorf("%s/%s reads %q: %v", tt.ns, tt.sa, tt.name, got)
+		}
+	}
+}
