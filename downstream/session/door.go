@@ -8,6 +8,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -191,7 +192,8 @@ func (s *Session) rejoin(st state, now time.Time) *End {
 	m, end := s.groups.Join(s.peer, s.node, x.url)
 	switch {
 	case end != nil && x.refusal != nil:
-		return nil // as before
+		x.refusal.turns(end, m.Rules, now)
+		return nil
 	case end == nil && x.refusal == nil && m.Hub == x.group.Hub && x.same(m.Reads):
 		m.Leave()
 		x.reads = m.Reads
@@ -201,16 +203,51 @@ func (s *Session) rejoin(st state, now time.Time) *End {
 			m.Leave()
 		}
 		return &End{RulesChanged, "xds-relay: the rules of what this client may read have changed; connect again"}
-	case end != nil: // it stays where it is, and is served nothing
+	case end != nil && (!m.Own || s.kind.Type != "") && end.Reason != Forbidden:
+		return end
+	case end != nil && end.Reason == Forbidden: // it stays where it is, and is served nothing
 		m = x.group
 		m.Reads = nothing{}
 	default:
 		defer x.group.Leave()
 	}
+	s.sift(x, m.Reads)
 	was := x.sub
-	st.move(s.exchangeOf(x.url, m), now)
+	if end == nil || end.Reason == Forbidden {
+		st.move(s.exchangeOf(x.url, m), now)
+	} else { // for want of room, say
+		st.move(s.refusedBy(end, x.url, m, now), now)
+		s.answer(st.base(), now)
+	}
 	was.Close(now)
 	return nil
+}
+
+// sift takes out of the parts of a response that are still to be sent what other rules do not let the client read.
+func (s *Session) sift(x *exchange, reads Reads) {
+	if s.chunked == nil || s.chunked.base() != x {
+		return
+	}
+	other := door{reads: reads}
+	x.sub.Read(func(v fanout.View) {
+		all := wildcard(v) && other.allows(fanout.Wildcard)
+		lost := func(res *cache.Resource) bool {
+			if all && v.Set().Member(res.Name) != nil {
+				return false
+			}
+			for name := range res.Names() {
+				if subscribes(v, name) && other.allows(name) {
+					return false
+				}
+			}
+			return true
+		}
+		for _, r := range s.chunks {
+			r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), lost)
+			r.Heartbeats = slices.DeleteFunc(slices.Clone(r.Heartbeats), lost)
+			r.Errors = slices.DeleteFunc(r.Errors, func(e *discovery.ResourceError) bool { return !other.allows(e.GetResourceName().GetName()) })
+		}
+	})
 }
 
 // same reports whether other rules say the same of everything that the client asks for.

@@ -40,10 +40,23 @@ const retryRoom = time.Minute
 func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
 	r := &refusal{
 		reason: end.Reason,
-		status: &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message},
+		status: refusedWith(end),
 	}
 	r.put(now)
 	return Membership{Hub: fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types}), Own: true, Leave: func() {}}, r
+}
+
+// turns takes in that the type is refused for another reason.
+func (r *refusal) turns(end *End, rules string, now time.Time) {
+	if r.rules = rules; r.reason == end.Reason {
+		return
+	}
+	r.reason, r.status, r.next = end.Reason, refusedWith(end), time.Time{}
+	r.put(now)
+}
+
+func refusedWith(end *End) *statuspb.Status {
+	return &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message}
 }
 
 // put sets when to ask for room again.
@@ -113,6 +126,7 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening = was.opening && d.wildcardAsked
+	d.spares = d.refusal != nil || was.spares && d.denied.has(fanout.Wildcard) // not for the wildcard that it never had
 	d.succeed(&was.exchange)
 	for _, name := range d.stillDenied(denied) {
 		if !was.denied.has(name) {

@@ -403,12 +403,17 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	case !m.Own, s.kind.Type != "":
 		return exchange{}, end
 	}
-	rules := m.Rules
+	m.Reads = nil
+	return s.refusedBy(end, t, m, now), nil
+}
+
+// refusedBy returns the state of a type that a group has refused; of the Membership count the rules.
+func (s *Session) refusedBy(end *End, t cache.TypeURL, of Membership, now time.Time) exchange {
 	m, refused := s.refuse(end, now)
-	refused.rules = rules
+	m.Reads, refused.rules = of.Reads, of.Rules
 	x := s.exchangeOf(t, m)
 	x.refusal = refused
-	return x, nil
+	return x
 }
 
 // exchangeOf returns the state of a type that is served from a group.

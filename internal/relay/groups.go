@@ -100,15 +100,16 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	p, end := g.Place(client, node, t, reads)
 	if end != nil {
 		g.adviseRules(end, client, t)
-		return session.Membership{Own: p.Own}, end
+		m.Own = p.Own
+		return m, end
 	}
 	gr, mb, displaced, end := g.enter(p, client, g.Node(p, node), t)
 	displaced.end() // no lock is held
-	if end != nil {
-		return session.Membership{Own: p.Own}, end
+	if m.Own = p.Own; end != nil {
+		return m, end
 	}
 	g.compare(gr, node.GetCluster())
-	m.Hub, m.Own, m.Leave = gr.hub, p.Own, func() { g.exit(gr, mb) }
+	m.Hub, m.Leave = gr.hub, func() { g.exit(gr, mb) }
 	if g.Varies(p) {
 		m.Renew = func(node *core.Node) { g.renew(gr, mb.claimant, g.Node(p, node)) }
 	}
