@@ -12,6 +12,7 @@ import (
 type identity struct {
 	text     string
 	kind     string // its beginning, which is matched as it is
+	prefix   string // the kind, and the segments up to the first that is a pattern
 	ends     string // what stands between segments
 	segments []pattern
 	captures []string // by name, in the order in which they stand
@@ -59,6 +60,13 @@ func parseIdentity(text string) (id identity, err error) {
 		}
 		id.segments = append(id.segments, p)
 	}
+	id.prefix = id.kind
+	for i := 0; i < len(segments) && id.segments[i].constant(); i++ {
+		id.prefix += segments[i]
+		if i < len(segments)-1 {
+			id.prefix += id.ends
+		}
+	}
 	return id, nil
 }
 
@@ -94,7 +102,7 @@ func (id *identity) constant() bool {
 // match returns what the captures stand for, if the identity matches.
 func (id *identity) match(who string) (captures []string, ok bool) {
 	rest, found := strings.CutPrefix(who, id.kind)
-	if !found {
+	if !found || !strings.HasPrefix(who, id.prefix) { // there may be many rules, each for a namespace of its own
 		return nil, false
 	}
 	if id.ends == "" {

@@ -205,6 +205,20 @@ func TestManyStars(t *testing.T) {
 	}
 }
 
+// TestManyRules: rules that are not for a client cost it little, since all streams are judged anew when rules change.
+func TestManyRules(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("rules:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "  - {identity: 'spiffe://td/ns/team-%d/sa/{sa}', read: [{types: [CDS], names: ['{sa}/**']}]}\n", i)
+	}
+	p := parse(t, text.String())
+	const few = 20
+	if n := testing.AllocsPerRun(10, func() { p.Match("spiffe://td/ns/team-7/sa/web", nil) }); n > few {
+		t.Errorf("%v allocations for each match", n)
+	}
+}
+
 func BenchmarkAllows(b *testing.B) {
 	c, _ := config.Load("", nil)
 	p, err := policy.Parse("rules.yaml", []byte(fleet), c, nil)
