@@ -121,7 +121,7 @@ func altered(req *discovery.DeltaDiscoveryRequest, subscribe []string, versions 
 	}
 }
 
-// prune drops the spellings of names that the client neither asks for nor holds.
+// prune drops the spellings of names that the client neither asks for, in vain or not, nor holds.
 func (d *deltaState) prune() {
 	const least = 64
 	if len(d.spelled.own) <= max(d.spelled.limit, least) {
@@ -130,7 +130,7 @@ func (d *deltaState) prune() {
 	d.sub.Read(func(v fanout.View) {
 		for name := range d.spelled.own {
 			_, some := d.of(v, name)
-			if _, released := d.released[name]; !some && !released && !subscribes(v, name) {
+			if _, released := d.released[name]; !some && !released && !subscribes(v, name) && !d.denied.has(name) {
 				drop(&d.spelled.own, name)
 			}
 		}
