@@ -40,7 +40,7 @@ func (p *Place) keepSecrets(client session.Peer, node *core.Node) *session.End {
 		p.Name, p.whole = "secrets of "+own, node.GetId() != ""
 		return end
 	default:
-		return &session.End{Reason: session.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.secrets"}
+		return &session.End{Reason: session.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket, or whose rules say share: true; set downstream.tls.client_ca, or groups.secrets"}
 	}
 	return nil
 }
@@ -62,5 +62,9 @@ func rulesFor(client session.Peer, t cache.TypeURL) string {
 	if name == cache.OtherShort {
 		name = string(t)
 	}
-	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]}]}]`, cmp.Or(client.Identity, "anonymous"), name)
+	share := ""
+	if client.Identity == "" { // there is nobody whose own it could be
+		share = ", share: true"
+	}
+	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]%s}]}]`, cmp.Or(client.Identity, "anonymous"), name, share)
 }

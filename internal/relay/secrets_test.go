@@ -57,6 +57,25 @@ func TestTypesMadeSecret(t *testing.T) {
 	}
 }
 
+// TestWhatToWriteWouldDo: the rules that the log shows to whom a Secret was refused would have it served.
+func TestWhatToWriteWouldDo(t *testing.T) {
+	g := grouping(t)
+	for _, client := range []session.Peer{{Principal: "anonymous"}, {Principal: "spiffe://td/a", Identity: "spiffe://td/a"}} {
+		rules, err := ParseRules("rules.yaml", rulesFor(client, cache.Secret), g.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &core.Node{Id: "a"}
+		reads, _, end := rules.Reads(client, node, cache.Secret)
+		if end == nil {
+			_, end = g.Place(client, node, cache.Secret, reads)
+		}
+		if end != nil {
+			t.Errorf("%s: %v", client.Principal, end)
+		}
+	}
+}
+
 // TestWhatToWriteIsSaidOnce: however many clients are refused, the log shows once a file of rules that would do
 // (NODE-6); each client is told, and keeps its other types (NODE-14).
 func TestWhatToWriteIsSaidOnce(t *testing.T) {
@@ -88,7 +107,7 @@ func TestWhatToWriteIsSaidOnce(t *testing.T) {
 		}
 	})
 	text := log.String()
-	file := `rules="rules: [{identity: \"anonymous\", read: [{types: [LDS, CDS, RDS, EDS], names: [\"*\", \"**\"]}, {types: [SDS], names: [\"NAME\"]}]}]"`
+	file := `rules="rules: [{identity: \"anonymous\", read: [{types: [LDS, CDS, RDS, EDS], names: [\"*\", \"**\"]}, {types: [SDS], names: [\"NAME\"], share: true}]}]"`
 	if n := strings.Count(text, "authz.rules_file; or set groups.secrets: identity"); n != 1 || !strings.Contains(text, file) {
 		t.Errorf("it is said %d times what to write:\n%s", n, text)
 	}
