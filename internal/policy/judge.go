@@ -79,6 +79,7 @@ func (v *Verdict) refusals(p *Policy, who string, node *core.Node) {
 		for _, n := range r.node {
 			value, said := Field(node, n.field)
 			switch {
+			case n.any():
 			case !said:
 				v.because("%s: does not admit the node: %s must be %s, and the node does not say it as text", r.place, n.field, n.shown(captures))
 			case !n.matches(value, captures):

@@ -51,8 +51,8 @@ rules.yaml:7: allows "kubernetes://{ns}/{sa}/**", here "kubernetes://shop/web/**
 rules.yaml:12: allows "*", the wildcard
 rules.yaml:12: allows "a"
 rules.yaml:12: allows "b/**"`},
-		{"unix:uid=7", "id=a-1", "CDS", "a", `rules name "unix:uid=7", but none of them admits this node
-rules.yaml:12: does not admit the node: cluster must be "**", and the node does not say it as text`},
+		{"unix:uid=7", "cluster=c", "CDS", "a", `rules name "unix:uid=7", but none of them admits this node
+rules.yaml:12: does not admit the node: id must be "a-*", and the node does not say it as text`},
 	} {
 		url, _ := config.TypeURL(tt.typ)
 		n := node(t, tt.node)

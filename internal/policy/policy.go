@@ -93,7 +93,7 @@ func (p *Policy) Names(who string) bool {
 func (r *rule) admits(node *core.Node, captures []string) bool {
 	return !slices.ContainsFunc(r.node, func(n nodePattern) bool {
 		value, is := Field(node, n.field)
-		return !is || !n.matches(value, captures)
+		return !n.any() && (!is || !n.matches(value, captures))
 	})
 }
 

@@ -197,6 +197,16 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestAnyValueOfANode: "**" admits a node that says nothing there, too; any other pattern does not.
+func TestAnyValueOfANode(t *testing.T) {
+	for pattern, admits := range map[string]bool{"**": true, "*": false} {
+		p := parse(t, fmt.Sprintf("rules: [{identity: anonymous, node: {cluster: %q}, read: [{types: [CDS], names: [a]}]}]", pattern))
+		if got := len(p.Match("anonymous", &core.Node{Id: "a"})) > 0; got != admits {
+			t.Errorf("%s admits a node without a cluster: %v", pattern, got)
+		}
+	}
+}
+
 // TestManyStars: a pattern costs no more than its length times the name's.
 func TestManyStars(t *testing.T) {
 	p := parse(t, "rules: [{identity: anonymous, read: [{types: [CDS], names: ['**a**a**a**ab']}]}]")

@@ -137,6 +137,7 @@ func (a *authorizer) use(r *Rules, c *config.Config, run func(func(context.Conte
 		defer context.AfterFunc(stopped, cancel)()
 		w := reload.NewWatch(r.path, a.log)
 		w.What, w.Settle, w.Known, w.Blind = "the rules", rulesSettle, r.Text(), a.poll
+		w.Gone = func() { a.read(changed) } // which says what is wrong
 		w.Run(ctx, func() { a.read(changed) })
 	})
 }

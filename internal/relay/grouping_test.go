@@ -234,3 +234,35 @@ func TestNodesThatAreOneClient(t *testing.T) {
 		t.Error("the client's node was changed")
 	}
 }
+
+// TestSecretsOfUsers: with rules, two users behind one Unix socket have their secrets apart, also with the same node.
+func TestSecretsOfUsers(t *testing.T) {
+	for _, set := range [][]string{nil, {"groups.profile=sidecar"}} {
+		g := grouping(t, set...)
+		c, err := config.Load("", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules, err := ParseRules("rules.yaml", `rules: [{identity: "unix:uid=1", node: {id: n}, read: [{types: [SDS], names: [a]}]}, {identity: "unix:uid=2", node: {id: n}, read: [{types: [SDS], names: [b]}]}]`, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := make(map[string]bool)
+		for _, who := range []string{"unix:uid=1", "unix:uid=2"} {
+			client := session.Peer{Local: true, Principal: who}
+			node := &core.Node{Id: "n"}
+			reads, _, end := rules.Reads(client, node, cache.Secret)
+			if end != nil {
+				t.Fatal(end)
+			}
+			p, end := g.Place(client, node, cache.Secret, reads)
+			if end != nil {
+				t.Fatal(end)
+			}
+			names[p.Name] = true
+		}
+		if len(names) != 2 {
+			t.Errorf("%v: they share %v", set, names)
+		}
+	}
+}

@@ -25,18 +25,22 @@ func (g Grouping) secretsOf(p *Place, client session.Peer, node *core.Node, read
 	case mode == config.SecretsPolicy && reads == nil && !client.Local:
 		return &session.End{Reason: session.Forbidden, Message: needRules}
 	}
-	return p.keepSecrets(client, node)
+	return p.keepSecrets(client, node, reads != nil)
 }
 
-// keepSecrets makes a place the client's own, if it is not.
-func (p *Place) keepSecrets(client session.Peer, node *core.Node) *session.End {
+// keepSecrets makes a place the client's own, if it is not. With rules (ruled) that is whom they take the client for, also on
+// a Unix socket.
+func (p *Place) keepSecrets(client session.Peer, node *core.Node, ruled bool) *session.End {
 	apart := p.Name != "" // else it has no node, and is in the default group with all that have none
 	switch {
-	case p.identity != "", apart && client.Identity == "" && client.Local && p.key.has(config.WholeNode):
+	case p.identity != "", !ruled && apart && client.Identity == "" && client.Local && p.key.has(config.WholeNode):
 	case client.Identity != "":
 		p.Name, p.identity = fmt.Sprintf("secrets of %q;%s", client.Identity, p.Name), client.Identity
 	case client.Local:
 		own, end := groupKey{config.WholeNode, parametersEntry}.of(client, node)
+		if ruled {
+			own = fmt.Sprintf("%q;%s", client.Principal, own)
+		}
 		p.Name, p.whole = "secrets of "+own, node.GetId() != ""
 		return end
 	default:

@@ -23,6 +23,9 @@ type Watch struct {
 	Settle, Every time.Duration
 	// Known is the content that is in force; empty: what there is when Run begins.
 	Known []byte
+	// Gone is called when there has been nothing to read for some seconds, and no one replaces the file; nil: nobody
+	// is told.
+	Gone func()
 	// Blind does without the system's help, as on a file system that has none.
 	Blind bool
 	// Log has a line if changes cannot be watched and the file is only polled.
@@ -35,6 +38,7 @@ type Watch struct {
 const (
 	usualSettle = 200 * time.Millisecond
 	usualEvery  = time.Minute
+	goneAfter   = 5 * time.Second
 )
 
 // NewWatch returns a Watch of a file with the usual times.
@@ -71,9 +75,16 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 	settle := time.NewTimer(w.Settle)
 	defer settle.Stop()
 	settle.Stop()
+	gone, missing := time.NewTimer(goneAfter), false
+	defer gone.Stop()
+	gone.Stop()
 	var seen []byte // the content that must stay the same for settle; nil: nothing has changed
 	look := func() {
-		if now := w.read(); now != nil && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
+		now := w.read()
+		if was := missing; now == nil && !was {
+			gone.Reset(goneAfter)
+		}
+		if missing = now == nil; !missing && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
 			seen = now
 			settle.Reset(w.Settle)
 		}
@@ -86,6 +97,10 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			w.Log.Debug("watching "+w.what(), "path", w.Path, "err", err)
 		case <-events:
 		case <-poll.C:
+		case <-gone.C:
+			if missing && w.Gone != nil {
+				w.Gone()
+			}
 		case <-settle.C:
 			waited := seen
 			if seen = nil; !bytes.Equal(w.read(), waited) {
