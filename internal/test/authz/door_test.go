@@ -19,6 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // world is a control plane that has resources, one group that all clients share, and rules.
@@ -346,6 +347,9 @@ func (c *client) judges(r *session.Response) {
 // where to begin.
 func TestDoor(t *testing.T) {
 	tuples := 30_000
+	if peer.Race {
+		tuples = 4_000
+	}
 	if n, err := strconv.Atoi(os.Getenv("TUPLES")); err == nil {
 		tuples = n
 	}
