@@ -230,24 +230,26 @@ func (s *Session) sift(x *exchange, reads Reads) {
 	}
 	other := door{reads: reads}
 	x.sub.Read(func(v fanout.View) {
-		all := wildcard(v) && other.allows(fanout.Wildcard)
-		lost := func(res *cache.Resource) bool {
-			if all && v.Set().Member(res.Name) != nil {
-				return false
-			}
-			for name := range res.Names() {
-				if subscribes(v, name) && other.allows(name) {
-					return false
-				}
-			}
-			return true
-		}
+		lost := func(res *cache.Resource) bool { return !other.covers(v, res) }
 		for _, r := range s.chunks {
 			r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), lost)
 			r.Heartbeats = slices.DeleteFunc(slices.Clone(r.Heartbeats), lost)
 			r.Errors = slices.DeleteFunc(r.Errors, func(e *discovery.ResourceError) bool { return !other.allows(e.GetResourceName().GetName()) })
 		}
 	})
+}
+
+// covers reports whether the client may read a resource because of something that it subscribes to.
+func (d *door) covers(v fanout.View, res *cache.Resource) bool {
+	if wildcard(v) && d.allows(fanout.Wildcard) && v.Set().Member(res.Name) != nil {
+		return true
+	}
+	for name := range res.Names() {
+		if subscribes(v, name) && d.allows(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // same reports whether other rules say the same of everything that the client asks for.
