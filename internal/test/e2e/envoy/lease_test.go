@@ -18,7 +18,7 @@ import (
 // bytes, and no request fails, however many relays there are; when the control plane
 // renews them no more, they are over (TTL-13).
 func TestLease(t *testing.T) {
-	const lease = 3 * time.Second
+	const lease = 6 * time.Second
 	ways := slices.Concat(variants(way{}), oneLanguage(way{relays: 1}), translated(way{relays: 1}), oneLanguage(way{relays: 2}))
 	for _, w := range ways {
 		t.Run(w.String(), func(t *testing.T) {
