@@ -84,10 +84,9 @@ func (d *doors) quit(c *conn) {
 	}
 }
 
-// wasted are the streams that each holder has opened for nothing: it has reset them, closed their connection soon, or asked for what
-// ends them. They
-// are counted over its connections, since each new one may open many at once. They are forgotten as new ones may be
-// opened. The zero value is empty.
+// wasted are the streams that each holder has opened for nothing: it has reset them, closed their connection soon, or
+// asked for what ends them. They are counted over its connections, since each new one may open many at once. They are
+// forgotten as new ones may be opened. The zero value is empty.
 type wasted struct {
 	by    map[string]waste
 	swept time.Time

@@ -272,7 +272,7 @@ func (d *desk) attacker(h *holder, size, first int) *attacker {
 	return a
 }
 
-// again sends on, without the last byte, and begins anew on another stream where one was ended.
+// again sends on, without the last byte, and begins again on another stream where one was ended.
 func (a *attacker) again() {
 	for range 1000 {
 		switch {

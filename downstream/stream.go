@@ -405,7 +405,8 @@ func (st *stream) sendAll(shared bool) (p progress) {
 // mayHoldUp reports whether the next send may keep the crew from the other streams: it may wait for the client, or
 // deflate much.
 func (st *stream) mayHoldUp(now time.Time) bool {
-	return st.wire != nil || now.Before(st.slow) || st.owed >= freely && !st.settled()
+	deflates := st.wire != nil
+	return deflates || now.Before(st.slow) || st.owed >= freely && !st.settled()
 }
 
 // slowFor is how long a stream that has held up a sender keeps one of its own.

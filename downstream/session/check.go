@@ -134,7 +134,7 @@ func (i *invariants) led(v fanout.View, x *exchange) {
 
 // mentions reports whether the interest may cover a resource.
 func (x *exchange) mentions(v fanout.View, name string) bool {
-	if subscribes(v, name) || v.Leads(name) || len(x.globs) > 0 || x.spares {
+	if anything := len(x.globs) > 0 || x.spares; anything || subscribes(v, name) || v.Leads(name) {
 		return true
 	}
 	for _, id := range v.Names() {

@@ -3,12 +3,10 @@ package session
 import (
 	"maps"
 	"slices"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -24,12 +22,6 @@ type Reads interface {
 	// Rules says where the rules stand that the client has for the type, for the log.
 	Rules() string
 }
-
-// nothing is what a client may read of a type that it has lost.
-type nothing struct{}
-
-func (nothing) Allows(string) bool { return false }
-func (nothing) Rules() string      { return "" }
 
 // door is where names enter the subscription of one type.
 type door struct {
@@ -102,8 +94,8 @@ func (d *deltaState) enters(req *discovery.DeltaDiscoveryRequest, all bool) (_ *
 // emptyIsAll reports whether a first request that names nothing asks for everything (WILD-2).
 func (x *exchange) emptyIsAll() bool { return x.group.Hub.Properties(x.url).EmptyIsWildcard }
 
-// enters returns the names of a request that the client may read, and whether it names more than these.
-func (s *sotwState) enters(names []string) (allowed []string, more bool) {
+// enters returns the names of a request that the client may read, and whether it asks for more than these.
+func (s *sotwState) enters(names []string) (allowed []string, denied bool) {
 	if s.reads == nil {
 		return names, false
 	}
@@ -119,16 +111,16 @@ func (s *sotwState) enters(names []string) (allowed []string, more bool) {
 	if s.everything {
 		asked = []string{fanout.Wildcard}
 	}
-	allowed, denied := s.separates(asked)
+	allowed, others := s.separates(asked)
 	s.denied = nil
-	for _, name := range denied {
+	for _, name := range others {
 		put(&s.denied, name, struct{}{})
 	}
 	if s.everything {
 		allowed = names
 	}
 	s.newest, s.allowed = names, allowed
-	return allowed, len(denied) > 0
+	return allowed, len(others) > 0
 }
 
 // dismisses lists the removals of what the client has, or came with, and may not read, unless something that it
@@ -165,109 +157,4 @@ func (s *Session) tellDenied(x *exchange, denied int) {
 	}
 	x.denies = true
 	s.refusals = append(s.refusals, r)
-}
-
-// Rejudge applies rules that have changed (NODE-15): a Delta client is served each type whose rules differ for
-// it as if it had just come back with what it holds. A SotW stream ends, since its client has to ask again.
-func (s *Session) Rejudge(now time.Time) *End {
-	if s.ofNode == nil {
-		return nil
-	}
-	key, end := s.groups.Key(s.peer, s.node)
-	if end != nil {
-		return end
-	}
-	s.key = key
-	for _, st := range s.states {
-		if end := s.rejoin(st, now); end != nil {
-			return end
-		}
-	}
-	return nil
-}
-
-// rejoin serves a type by the rules of now.
-func (s *Session) rejoin(st state, now time.Time) *End {
-	x := st.base()
-	m, end := s.groups.Join(s.peer, s.node, x.url)
-	switch {
-	case end != nil && x.refusal != nil:
-		x.refusal.turns(end, m.Rules, now)
-		return nil
-	case end == nil && x.refusal == nil && m.Hub == x.group.Hub && x.same(m.Reads):
-		m.Leave()
-		x.reads = m.Reads
-		return nil
-	case !s.kind.Delta:
-		if end == nil {
-			m.Leave()
-		}
-		return &End{RulesChanged, "xds-relay: the rules of what this client may read have changed; connect again"}
-	case end != nil && (!m.Own || s.kind.Type != "") && end.Reason != Forbidden:
-		return end
-	case end != nil && end.Reason == Forbidden: // it stays where it is, and is served nothing
-		m = x.group
-		m.Reads = nothing{}
-	default:
-		defer x.group.Leave()
-	}
-	s.sift(x, m.Reads)
-	was := x.sub
-	if end == nil || end.Reason == Forbidden {
-		st.move(s.exchangeOf(x.url, m), now)
-	} else { // for want of room, say
-		st.move(s.refusedBy(end, x.url, m, now), now)
-		s.answer(st.base(), now)
-	}
-	was.Close(now)
-	return nil
-}
-
-// sift takes out of the parts of a response that are still to be sent what other rules do not let the client read.
-func (s *Session) sift(x *exchange, reads Reads) {
-	if s.chunked == nil || s.chunked.base() != x {
-		return
-	}
-	other := door{reads: reads}
-	x.sub.Read(func(v fanout.View) {
-		lost := func(res *cache.Resource) bool { return !other.covers(v, res) }
-		for _, r := range s.chunks {
-			r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), lost)
-			r.Heartbeats = slices.DeleteFunc(slices.Clone(r.Heartbeats), lost)
-			r.Errors = slices.DeleteFunc(r.Errors, func(e *discovery.ResourceError) bool { return !other.allows(e.GetResourceName().GetName()) })
-		}
-	})
-}
-
-// covers reports whether the client may read a resource because of something that it subscribes to.
-func (d *door) covers(v fanout.View, res *cache.Resource) bool {
-	if wildcard(v) && d.allows(fanout.Wildcard) && v.Set().Member(res.Name) != nil {
-		return true
-	}
-	for name := range res.Names() {
-		if subscribes(v, name) && d.allows(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// same reports whether other rules say the same of everything that the client asks for.
-func (x *exchange) same(reads Reads) bool {
-	other := door{reads: reads}
-	var names []string
-	x.sub.Read(func(v fanout.View) {
-		for _, id := range v.Names() {
-			names = append(names, v.Name(id))
-		}
-		if wildcard(v) {
-			names = append(names, fanout.Wildcard)
-		}
-	})
-	for name := range x.denied {
-		if other.allows(name) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(names, func(name string) bool { return !other.allows(name) })
 }

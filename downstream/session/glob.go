@@ -66,7 +66,10 @@ func (d *deltaState) leaveGlobs(v fanout.View, gone nameSet) {
 // what a glob covers, so without the wildcard it may be any resource. What the wildcard's set lacks is
 // gone, unless the glob covers it in the narrowest sense. A wildcard that is refused (NODE-14) is like such a glob.
 func (d *deltaState) mayCover(v fanout.View, name string) bool {
-	return d.spares || len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
+	if d.spares {
+		return true
+	}
+	return len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
 }
 
 // refuse takes in the names of a SotW request that are not served, and reports whether some are new. Each
@@ -85,9 +88,9 @@ func (s *sotwState) asksGlob() bool { return slices.ContainsFunc(s.unserved, cac
 // keepsAll reports whether a SotW client is sent no set, because the set would take away what the
 // client came with: it asks for something that the relay does not serve.
 func (s *sotwState) keepsAll() bool {
-	refused := s.refusal != nil && s.refusal.notice == NoticeNothing
+	refused := s.refusal != nil && s.refusal.notice == NoticeNothing || s.denied.has(fanout.Wildcard)
 	untouched := s.came != "" && s.lastNonce == ""
-	return refused || s.denied.has(fanout.Wildcard) || untouched && s.asksGlob()
+	return refused || untouched && s.asksGlob()
 }
 
 // noticeOfGlobs returns what a SotW client learns of its globs.

@@ -190,8 +190,8 @@ func (s *sotwState) move(to exchange, now time.Time) {
 		}
 	})
 	*s = sotwState{exchange: to}
-	names, more := s.enters(was.names)
-	if more || len(names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
+	names, denied := s.enters(was.names)
+	if denied || len(names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
 		s.sub.Replace(fanout.Names{Some: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: names, VersionInfo: was.came}, s.list(names), was.deliveriesAt, now)

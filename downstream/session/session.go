@@ -244,7 +244,9 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	located = append(located, globs...)
 	d.refused.add(located...)
 	d.refused.add(d.stillDenied(denied)...)
-	d.spares = d.spares || !d.requested && (d.refusal != nil || d.denied.has(fanout.Wildcard))
+	if !d.requested {
+		d.spares = d.refusal != nil || d.denied.has(fanout.Wildcard)
+	}
 	note = d.request(req, now)
 	d.prune()
 	s.settle(&d.exchange, d.takes())
@@ -266,12 +268,12 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	w := st.(*sotwState)
 	others, globs := w.spells(req.GetResourceNames())
-	denied, asksGlob := len(w.denied) > 0, w.asksGlob()
-	others, more := w.enters(others)
+	hadDenied, hadGlobs := len(w.denied) > 0, w.asksGlob()
+	others, denied := w.enters(others)
 	names, unserved := w.list(others), distinct(slices.Concat(located, globs, w.turnedAway()))
-	if len(globs) > 0 || more { // a request for nothing but these does not ask for everything
-		names.Some = true
-		names.changed = names.changed || len(globs) > 0 && !asksGlob || more && !denied
+	if len(globs) > 0 || denied { // a request for nothing but these does not ask for everything
+		firstGlobs, firstDenied := len(globs) > 0 && !hadGlobs, denied && !hadDenied
+		names.Some, names.changed = true, names.changed || firstGlobs || firstDenied
 	}
 	kept := len(names.listed) + w.refused.len() + len(unserved)
 	if names.Wildcard {
@@ -400,12 +402,15 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	switch {
 	case end == nil:
 		return s.exchangeOf(t, m), nil
-	case !m.Own, s.kind.Type != "":
+	case !s.costsTypeOnly(m):
 		return exchange{}, end
 	}
 	m.Reads = nil
 	return s.refusedBy(end, t, m, now), nil
 }
+
+// costsTypeOnly reports whether the stream goes on although a type's group refuses it (NODE-14).
+func (s *Session) costsTypeOnly(m Membership) bool { return m.Own && s.kind.Type == "" }
 
 // refusedBy returns the state of a type that a group has refused; of the Membership count the rules.
 func (s *Session) refusedBy(end *End, t cache.TypeURL, of Membership, now time.Time) exchange {

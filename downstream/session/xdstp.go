@@ -130,7 +130,8 @@ func (d *deltaState) prune() {
 	d.sub.Read(func(v fanout.View) {
 		for name := range d.spelled.own {
 			_, some := d.of(v, name)
-			if _, released := d.released[name]; !some && !released && !subscribes(v, name) && !d.denied.has(name) {
+			_, released := d.released[name]
+			if asked := subscribes(v, name) || d.denied.has(name); !asked && !some && !released {
 				drop(&d.spelled.own, name)
 			}
 		}
