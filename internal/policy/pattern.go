@@ -75,53 +75,52 @@ func parsePattern(text string, captures []string) (pattern, error) {
 		}
 		p.parts = append(p.parts, next)
 	}
-	return p, p.bordered()
+	return p, p.findGaps()
 }
 
 func isName(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// bordered refuses a star whose neighbour is a capture, with none of the borders between them.
-func (p *pattern) bordered() error {
-	p.gaps = p.findGaps()
-	before := literal // the last star or capture that no border has followed yet
-	for _, part := range p.parts {
-		switch {
-		case part.kind == literal && strings.ContainsAny(part.text, borders):
-			before = literal
-		case part.kind == literal:
-		case before == capture && part.kind != capture, before != literal && before != capture && part.kind == capture:
-			return fmt.Errorf("has a star next to a capture; one of %q must stand between them, or {a}-* would match what belongs to {a}-b", borders)
-		case before == capture && part.kind == capture:
-			return fmt.Errorf("has two captures with none of %q between them, so that different clients could match the same text", borders)
-		default:
-			before = part.kind
+// findGaps finds what stands between neighbours of which one is a capture. It refuses those with none of the borders
+// between them.
+func (p *pattern) findGaps() error {
+	last := -1 // the place of the last star or capture
+	for i, next := range p.parts {
+		if next.kind == literal {
+			continue
 		}
+		if last >= 0 {
+			if err := p.findGap(p.parts[last], next, p.parts[last+1:i]); err != nil {
+				return err
+			}
+		}
+		last = i
 	}
 	return nil
 }
 
-func (p *pattern) findGaps() (gaps []gap) {
-	for i, part := range p.parts {
-		between, j := "", i+1
-		if part.kind == literal {
-			continue
-		}
-		if j < len(p.parts) && p.parts[j].kind == literal {
-			between, j = p.parts[j].text, j+1
-		}
-		if j == len(p.parts) {
-			break
-		}
-		if part.kind == capture {
-			gaps = append(gaps, gap{part.at, between})
-		}
-		if p.parts[j].kind == capture {
-			gaps = append(gaps, gap{p.parts[j].at, between})
+// findGap takes in two neighbours and the literal between them, if there is one.
+func (p *pattern) findGap(a, b part, literals []part) error {
+	between := ""
+	for _, l := range literals {
+		between += l.text
+	}
+	bordered := strings.ContainsAny(between, borders)
+	switch {
+	case a.kind != capture && b.kind != capture:
+		return nil
+	case !bordered && a.kind == b.kind:
+		return fmt.Errorf("has two captures with none of %q between them, so that different clients could match the same text", borders)
+	case !bordered:
+		return fmt.Errorf("has a star next to a capture; one of %q must stand between them, or {a}-* would match what belongs to {a}-b", borders)
+	}
+	for _, of := range []part{a, b} {
+		if of.kind == capture {
+			p.gaps = append(p.gaps, gap{of.at, between})
 		}
 	}
-	return gaps
+	return nil
 }
 
 // ambiguous reports whether a capture has in it all borders by which it is told from its neighbours: "{a}.*" would

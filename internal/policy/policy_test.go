@@ -215,7 +215,7 @@ func TestManyStars(t *testing.T) {
 	}
 }
 
-// TestManyRules: rules that are not for a client cost it little, since all streams are judged anew when rules change.
+// TestManyRules: rules that are not for a client cost it little, since all streams are judged again when rules change.
 func TestManyRules(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("rules:\n")
