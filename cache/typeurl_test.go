@@ -20,7 +20,7 @@ func TestSecretTypes(t *testing.T) {
 		}
 	}
 	if v2 := Types(nil).Of("type.googleapis.com/envoy.api.v2.auth.Secret"); !v2.EmptyIsWildcard || v2.FullState {
-		t.Errorf("but for that it is like any type that the table does not name: %+v", v2)
+		t.Errorf("in everything else it is like any type that the table does not name: %+v", v2)
 	}
 	keyed := Fingerprint{SecretKey: []byte("0123456789abcdef"), Types: made}
 	for url, changes := range map[TypeURL]bool{Cluster: true, Secret: false} {

@@ -28,7 +28,9 @@ func (c *Config) Notes() []*Error {
 // ask who may ask (NODE-6).
 func (v *validator) anybodysSecrets() {
 	d, g := &v.c.Downstream, &v.c.Groups
-	if g.EffectiveSecrets() != SecretsIdentity || !d.TLS.AsksClients() || v.onThisHost() || g.SendIdentity || len(g.ForwardHeaders) > 0 {
+	byIdentity := g.EffectiveSecrets() == SecretsIdentity && d.TLS.AsksClients() && !v.onThisHost()
+	upstreamDecides := g.SendIdentity || len(g.ForwardHeaders) > 0
+	if !byIdentity || upstreamDecides {
 		return
 	}
 	v.fail("groups.secrets", "set it to policy, with rules in authz.rules_file; or set groups.send_identity, if the control plane decides by that",

@@ -177,7 +177,7 @@ func (v *validator) downstream() {
 	}
 	v.together("downstream.tls", d.TLS.Cert, d.TLS.Key)
 	v.serverSPIFFE("downstream.tls", d.TLS)
-	if d.TLS.ClientCA != "" && d.TLS.Cert == "" && d.TLS.Key == "" && !d.TLS.SPIFFE.Enabled() {
+	if serves := d.TLS.Cert+d.TLS.Key != "" || d.TLS.SPIFFE.Enabled(); d.TLS.ClientCA != "" && !serves {
 		v.fail("downstream.tls.client_ca", "set downstream.tls.cert and downstream.tls.key", "needs a certificate of the server too")
 	}
 	v.relays(d.Relays)

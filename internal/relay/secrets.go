@@ -60,7 +60,7 @@ func (g *groups) adviseRules(end *session.End, client session.Peer, t cache.Type
 	})
 }
 
-// rulesFor is a whole file of rules that allows a client what it was refused, but for the names.
+// rulesFor is a whole file of rules that allows a client what it was refused. The names in it are still to be written.
 func rulesFor(client session.Peer, t cache.TypeURL) string {
 	name := t.Short()
 	if name == cache.OtherShort {
@@ -70,5 +70,5 @@ func rulesFor(client session.Peer, t cache.TypeURL) string {
 	if client.Identity == "" { // there is nobody whose own it could be
 		share = ", share: true"
 	}
-	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]%s}]}]`, cmp.Or(client.Identity, "anonymous"), name, share)
+	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]%s}]}]`, cmp.Or(client.Identity, policy.Anonymous), name, share)
 }

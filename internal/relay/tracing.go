@@ -33,7 +33,7 @@ func NewTracer(c *config.Config, version string, log *slog.Logger) (*tracing.Tra
 	return tracing.New(o), nil
 }
 
-// TracingOptions are what a configuration says about tracing, but for where spans go.
+// TracingOptions are what a configuration says about tracing. Where spans go is not among them.
 func TracingOptions(c *config.Config, version string, log *slog.Logger) tracing.Options {
 	t := &c.Tracing
 	return tracing.Options{

@@ -28,7 +28,7 @@ func TestWatchSeesWhatCameBeforeIt(t *testing.T) {
 	}
 }
 
-// TestGone: a file that is deleted or emptied, and not replaced, is told of once.
+// TestGone: a file that is deleted or emptied, and not replaced, is reported once.
 func TestGone(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"deleted": os.Remove,

@@ -24,7 +24,7 @@ import (
 func hears(name string, groups float64) func(*world) error {
 	return func(w *world) error {
 		at, err := w.as(name), errors.New("never asked")
-		for begin := time.Now(); time.Since(begin) < 10*time.Second; peer.Wait(100 * time.Millisecond) {
+		for begin := time.Now(); time.Since(begin) < 30*time.Second; peer.Wait(100 * time.Millisecond) {
 			m, failed := w.relay.Scrape()
 			if failed != nil || m["xds_relay_groups"] < groups {
 				err = fmt.Errorf("there are %v groups (%v)", m["xds_relay_groups"], failed)

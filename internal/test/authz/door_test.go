@@ -342,7 +342,7 @@ func (c *client) judges(r *session.Response) {
 	}
 }
 
-// TestDoor plays random identities, rules, requests, updates and changes of the rules: nobody is sent, or told of,
+// TestDoor plays random identities, rules, requests, updates and changes of the rules: nobody is sent, or learns of,
 // what is not theirs, and upstream is asked for nothing that nobody may read. TUPLES says how many things are judged, and SEED
 // where to begin.
 func TestDoor(t *testing.T) {

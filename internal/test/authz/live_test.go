@@ -268,7 +268,7 @@ func (c *caller) fails(format string, args ...any) {
 }
 
 // TestLive plays random identities, rules, requests, updates and changes of the rules over gRPC with mutual TLS, by every
-// variant: nobody is sent, or told of, what is not theirs. TUPLES_LIVE says how many things are judged.
+// variant: nobody is sent, or learns of, what is not theirs. TUPLES_LIVE says how many things are judged.
 func TestLive(t *testing.T) {
 	tuples, judged := 500, 0
 	if n, err := strconv.Atoi(os.Getenv("TUPLES_LIVE")); err == nil {
