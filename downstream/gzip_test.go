@@ -249,7 +249,8 @@ func (r *reader) ask(typ cache.TypeURL, names ...string) {
 	}
 }
 
-// next receives one response and acknowledges it.
+// next receives one response and acknowledges it. It returns the response without its nonce, which tells some of when
+// the client spoke.
 func (r *reader) next() []byte {
 	r.t.Helper()
 	var b []byte
@@ -262,14 +263,19 @@ func (r *reader) next() []byte {
 			r.t.Fatal(err)
 		}
 		r.send(&discovery.DeltaDiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()})
-	} else {
-		var m discovery.DiscoveryResponse
-		if err := proto.Unmarshal(b, &m); err != nil {
-			r.t.Fatal(err)
-		}
-		r.send(&discovery.DiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce(), VersionInfo: m.GetVersionInfo(), ResourceNames: namedBy(&m)})
+		return cut(b, m.GetNonce())
 	}
-	return b
+	var m discovery.DiscoveryResponse
+	if err := proto.Unmarshal(b, &m); err != nil {
+		r.t.Fatal(err)
+	}
+	r.send(&discovery.DiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce(), VersionInfo: m.GetVersionInfo(), ResourceNames: namedBy(&m)})
+	return cut(b, m.GetNonce())
+}
+
+// cut takes a string and its length out of a message.
+func cut(b []byte, s string) []byte {
+	return bytes.Replace(b, append([]byte{byte(len(s))}, s...), nil, 1)
 }
 
 // namedBy is what the clients of these tests name of a type.
