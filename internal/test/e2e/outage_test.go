@@ -11,19 +11,18 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// 400 clients, 50 updates a second over three types, and a control plane that is
+// 400 clients (100 in the short form), 50 updates a second over three types, and a control plane that is
 // killed again and again and comes back with its cache, having lost something each
 // time: no client's stream is closed, no response repeats what its client has, and
 // nothing stays stale when the control plane is back. The short form kills 5 times and
 // hurries the back-off; the long form kills 20 times with the default timers, and gives
 // each recovery 5 s.
 func TestOutages(t *testing.T) {
-	const (
-		wildcards, named, sotws = 40, 160, 200
-		perSecond               = 50
-	)
+	const perSecond = 50
+	wildcards, named, sotws := 10, 40, 50
 	kills, down, pause, limit, sets := 5, 400*time.Millisecond, 700*time.Millisecond, patience, quickBackoff
 	if long() {
+		wildcards, named, sotws = 40, 160, 200
 		kills, down, pause, limit, sets = 20, 2*time.Second, 5*time.Second, 5*time.Second, nil
 	}
 	w := newChurn(t, kills)

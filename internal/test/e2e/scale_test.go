@@ -12,17 +12,16 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// 200 Delta clients and 200 SotW clients on one relay with 1,000 clusters and
+// 200 Delta clients and 200 SotW clients (a quarter of all in the short form) on one relay with 1,000 clusters and
 // 10,000 endpoint assignments: upstream sees one stream, or two where a type is
 // wanted both ways, and each name subscribed once; one changed cluster reaches
 // every client.
 func TestScale(t *testing.T) {
-	const (
-		clients     = 200 // of each kind
-		clusters    = 1000
-		assignments = 10000
-		perClient   = assignments / clients
-	)
+	clients, clusters, assignments := 50, 250, 2500 // clients of each kind
+	if long() {
+		clients, clusters, assignments = 200, 1000, 10_000
+	}
+	perClient := assignments / clients
 	clusterName := func(i int) string { return fmt.Sprintf("cluster-%04d", i%clusters) }
 	endpointName := func(i int) string { return fmt.Sprintf("endpoints-%05d", i%assignments) }
 

@@ -72,6 +72,15 @@ func translated(w way) []way {
 	return ways
 }
 
+// atFirst are the first n ways in the short form, and all of them in the long form.
+func atFirst(n int, ways ...[]way) []way {
+	all := slices.Concat(ways...)
+	if long() {
+		return all
+	}
+	return all[:n]
+}
+
 // scene is a control plane, relays, and a tap between the last of these and its Envoys.
 type scene struct {
 	t     testing.TB
