@@ -1,11 +1,13 @@
 package downstream
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -19,7 +21,16 @@ type Client struct {
 	Identity string               `json:"identity,omitempty"`
 	Protocol string               `json:"protocol"`
 	Since    time.Time            `json:"since"`
+	Sync     session.Sync         `json:"sync"` // the worst of its types
 	Types    []session.ClientType `json:"types"`
+}
+
+// Holder is a version of a resource, and how many clients have it. A client that lacks the resource counts
+// as one of version "".
+type Holder struct {
+	Version string       `json:"version"`
+	Step    session.Step `json:"step"`
+	Clients int          `json:"clients"`
 }
 
 // Summary counts the open streams and connections, for metrics.
@@ -71,6 +82,52 @@ func (s *Server) Summary() Summary {
 	return sum
 }
 
+// Client describes an open stream. ok is false if there is none of this number.
+func (s *Server) Client(id uint64) (c Client, ok bool) {
+	if st := s.find(id); st != nil {
+		return st.describe(), true
+	}
+	return Client{}, false
+}
+
+// ClientNames describes the resources of a type that a stream's client has or asks for, in order of their
+// names, after a name and at most so many. more: there are others. The stream may have ended.
+func (s *Server) ClientNames(id uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool) {
+	if st := s.find(id); st != nil {
+		st.with(func(of *session.Session) { names, more = of.Names(t, after, most) })
+	}
+	return names, more
+}
+
+// Holders returns which versions of a resource a group's clients have, those of most clients first.
+func (s *Server) Holders(hub *fanout.Hub, t cache.TypeURL, name string) (all []Holder) {
+	counts := make(map[Holder]int)
+	for _, st := range s.open() {
+		st.with(func(of *session.Session) {
+			if !of.ServedBy(hub, t) {
+				return
+			}
+			if n, some := of.Name(t, name); some {
+				counts[Holder{Version: n.Held, Step: n.Step}]++
+			}
+		})
+	}
+	for h, n := range counts {
+		h.Clients = n
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(b.Clients, a.Clients), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Step, b.Step))
+	})
+	return all
+}
+
+func (s *Server) find(id uint64) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[id]
+}
+
 func (s *Server) open() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +137,7 @@ func (s *Server) open() []*stream {
 func (st *stream) describe() Client {
 	c := Client{Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity, Protocol: st.protocol(), Since: st.since}
 	st.with(func(of *session.Session) {
-		c.Node, c.Cluster, c.Types = of.Node().GetId(), of.Node().GetCluster(), of.Describe()
+		c.Node, c.Cluster, c.Types, c.Sync = of.Node().GetId(), of.Node().GetCluster(), of.Describe(), of.Sync()
 	})
 	return c
 }

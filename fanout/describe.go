@@ -115,6 +115,12 @@ type Description struct {
 	Held time.Time
 	// Ends is when the TTL runs out on this lane; zero if there is none.
 	Ends time.Time
+	// Changed is when the response came that made the name what it is, or with ChangedBefore a time by
+	// which that had come; zero if no response did.
+	Changed       time.Time
+	ChangedBefore bool
+	// Former is what the name was before, if that is remembered (History).
+	Former *cache.Resource
 }
 
 // Types returns the types that the group knows of, in order of their URLs.
@@ -124,10 +130,10 @@ func (h *Hub) Types() []cache.TypeURL {
 	return slices.Sorted(maps.Keys(h.types.indexes))
 }
 
-// places returns the Places after one that Describe has something to say about.
-func places(x *index, after Place) (places []Place) {
+// places returns the Places after one that Describe has something to say about and whose names match.
+func places(x *index, after Place, match func(name string) bool) (places []Place) {
 	add := func(p Place) {
-		if p.compare(after) > 0 {
+		if p.compare(after) > 0 && match(p.Name) {
 			places = append(places, p)
 		}
 	}
@@ -166,6 +172,14 @@ func describe(x *index, places []Place) []Description {
 		}
 		if _, mute := x.named.silence.mute[p.Name]; a.State != cache.Present {
 			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
+		}
+		if a.Seq > 0 {
+			var exact bool
+			d.Changed, exact = x.hub.Arrived(a.Seq)
+			d.ChangedBefore = !exact && !d.Changed.IsZero()
+		}
+		if h := x.hub.config.History; h != nil {
+			d.Former = h.before(former{x.hub, l.at, p.Name})
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

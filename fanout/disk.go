@@ -179,6 +179,10 @@ func load(x *index, s Saved, now time.Time) {
 			table.take(r, now)
 		}
 	}
+	if s.AsOf.IsZero() {
+		s.AsOf = now
+	}
+	x.hub.arrivals.note(x.latest, s.AsOf)
 }
 
 // take puts a resource from disk into the Table, unless its TTL has ended (TTL-2).

@@ -38,6 +38,8 @@ type Config struct {
 	// Unasked bounds the resources that are kept although nobody has asked for them (UP-9); nil:
 	// none are kept.
 	Unasked *Unasked
+	// History remembers the resources that were replaced or removed last; nil: nothing does.
+	History *History
 	// Bounds are for tests; nil: DefaultBounds.
 	Bounds *Bounds
 	// Lock makes the lock of a type; nil: a sync.Mutex. Benchmarks use one that counts the work
@@ -65,6 +67,8 @@ type Hub struct {
 	keepsLingering atomic.Bool
 	// globs: a client has asked for a glob, which is not served.
 	globs atomic.Bool
+	// arrivals says when the latest changes came.
+	arrivals arrivals
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
 	// agenda is what the upstream side has to know of all types.
@@ -145,7 +149,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	h.types.change(lane.Type, func(x *index) {
 		x.marks.from(u.Source)
 		x.leaving.now = u.At
+		before := x.latest
 		a = x.lane(lane).apply(u)
+		if x.latest > before && !u.At.IsZero() {
+			h.arrivals.note(x.latest, u.At)
+		}
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
 		x.marks.from(nil)
 	})
@@ -205,5 +213,8 @@ func (h *Hub) Over(stream uint64) {
 func (h *Hub) Close() {
 	for x := range h.types.locked() {
 		x.unstored.end()
+	}
+	if h.config.History != nil {
+		h.config.History.leave(h)
 	}
 }

@@ -65,6 +65,7 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	if before == nil {
 		return
 	}
+	l.x.former(t, before)
 	if l.keep == 0 || before.DoNotCache || t.Expires(before.Name) {
 		l.lost = l.x.latest
 		return

@@ -170,12 +170,12 @@ func (o OfType) Asker(turns map[string]uint64) (holder string, turn uint64) {
 	return holder, turn
 }
 
-// Describe lists a type's names in order, at most limit of them, starting just after a Place. more
+// Describe lists a type's names that match, in order, at most limit of them, starting just after a Place. more
 // reports whether others follow. It is for people, not for the data path: each call sorts all
 // names.
-func (o OfType) Describe(after Place, limit int) (page []Description, more bool) {
+func (o OfType) Describe(after Place, limit int, match func(name string) bool) (page []Description, more bool) {
 	var at []Place
-	o.hub.types.look(o.url, func(x *index) { at = places(x, after) })
+	o.hub.types.look(o.url, func(x *index) { at = places(x, after, match) })
 	slices.SortFunc(at, Place.compare)
 	if more = len(at) > limit; more {
 		at = at[:limit]

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -23,14 +24,24 @@ type ClientType struct {
 	Resolved int `json:"resolved"`
 	// Sync is how far the client is.
 	Sync Sync `json:"sync"`
+	// Behind is how many resources and removals the client lacks, has not acknowledged or has
+	// rejected, and Since the time from which on it has not been in step; zero if it is.
+	Behind int       `json:"behind,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	// LastSent is when the last response was sent, and LastAck when the client last accepted one.
+	LastSent time.Time `json:"last_sent,omitzero"`
+	LastAck  time.Time `json:"last_ack,omitzero"`
+	// Version is the version that the client last accepted.
+	Version string `json:"version,omitempty"`
 	// Nonce is that of the last response.
 	Nonce string `json:"nonce,omitempty"`
-	// Nack is the client's message, if its last answer to a response was a rejection. Nacked is
+	// Nack is the client's message, if its last answer to a response was a rejection, or the rejection still stands. Nacked is
 	// the number of resources and removals in that response, and NackedNames are the first of
 	// them.
-	Nack        string   `json:"nack,omitempty"`
-	Nacked      int      `json:"nacked,omitempty"`
-	NackedNames []string `json:"nacked_names,omitempty"`
+	Nack        string    `json:"nack,omitempty"`
+	NackedAt    time.Time `json:"nacked_at,omitzero"`
+	Nacked      int       `json:"nacked,omitempty"`
+	NackedNames []string  `json:"nacked_names,omitempty"`
 }
 
 // Sync is how far a client is with a type. It is a closed set, fit for a metric
@@ -42,7 +53,7 @@ const (
 	syncedSync  Sync = "synced"  // everything was sent and accepted
 	unsentSync  Sync = "unsent"  // a response waits to be sent
 	unackedSync Sync = "unacked" // the client owes an ACK
-	nackedSync  Sync = "nacked"  // the client's last answer was a rejection
+	nackedSync  Sync = "nacked"  // the client has rejected what there still is
 )
 
 // SyncStates are the values of Sync, from good to bad.
@@ -74,6 +85,12 @@ func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
 	return hubs, refused
 }
 
+// ServedBy reports whether a group serves a type of the stream.
+func (s *Session) ServedBy(hub *fanout.Hub, t cache.TypeURL) bool {
+	st := s.find(t)
+	return st != nil && st.base().refusal == nil && st.base().group.Hub == hub
+}
+
 // Sync returns the worst state of the stream's types.
 func (s *Session) Sync() Sync {
 	states := SyncStates()
@@ -94,8 +111,15 @@ func (s *Session) Describe() []ClientType {
 }
 
 func (x *exchange) describe() ClientType {
-	t := ClientType{Type: x.url, Group: x.group.Hub.Name(), Nonce: x.lastNonce}
+	t := ClientType{Type: x.url, Group: x.group.Hub.Name(), Nonce: x.lastNonce, Sync: x.sync()}
+	t.LastSent, t.LastAck = clock(x.times.sent), clock(x.times.acked)
+	if !x.group.Hub.Properties(x.url).Secret { // whoever can guess a weak secret could check the guess
+		t.Version = x.accepted
+	}
 	x.sub.Read(func(v fanout.View) {
+		if t.Sync != syncedSync {
+			t.Behind, t.Since = x.behind(v)
+		}
 		t.Wildcard, _ = v.Wildcard()
 		t.Names = len(v.Names())
 		for _, id := range v.Names() {
@@ -107,15 +131,82 @@ func (x *exchange) describe() ClientType {
 	if x.refusal != nil {
 		t.Refused = x.refusal.status.GetMessage()
 	}
-	if t.Sync = x.sync(); t.Sync == nackedSync {
-		t.Nack, t.Nacked, t.NackedNames = x.rejected.Message, x.rejected.Count, x.rejected.First
+	if t.Sync == nackedSync {
+		t.Nack, t.NackedAt, t.Nacked, t.NackedNames = x.rejected.Message, x.rejected.At, x.rejected.Count, x.rejected.First
 	}
 	return t
 }
 
+// clock is a time that is kept as Unix time in ns, or the zero time for 0.
+func clock(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// behind returns how many resources and removals the client lacks, has not acknowledged or has rejected,
+// and since when. What has not been sent yet is counted at most up to mostBehind.
+func (x *exchange) behind(v fanout.View) (n int, since time.Time) {
+	earlier := func(at time.Time) {
+		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
+		}
+	}
+	if x.rejected != nil && (x.rejected.To > x.ackedTo || x.delta && x.stillRejects(v)) {
+		n = x.rejected.Count
+		earlier(x.rejected.At)
+	}
+	for _, u := range x.unacked {
+		n += u.listing.Count
+	}
+	earlier(clock(x.times.owed))
+	waits := func(change cache.Seq) {
+		n++
+		at, _ := x.group.Hub.Arrived(change)
+		earlier(at)
+	}
+	for _, id := range firstOf(x.changed.items, mostBehind) {
+		waits(v.Answer(id).Seq)
+	}
+	if x.members && x.sentTo < unseen {
+		left := mostBehind
+		for change := range v.Set().Since(x.sentTo) {
+			if left--; left < 0 {
+				break
+			}
+			waits(change.Seq)
+		}
+	}
+	return n, since
+}
+
+// mostBehind bounds the changes that are looked at for one client and type: nobody needs to know more exactly.
+const mostBehind = 1000
+
+func firstOf[T any](s []T, n int) []T { return s[:min(len(s), n)] }
+
+// rejects reports whether the client's last answer was a rejection, or a Delta client's last rejection still
+// stands: the ACK of a later response says nothing of what that did not carry.
+func (x *exchange) rejects() (still bool) {
+	if x.rejected == nil || x.rejected.To > x.ackedTo || !x.delta {
+		return x.rejected != nil && x.rejected.To > x.ackedTo
+	}
+	x.sub.Read(func(v fanout.View) { still = x.stillRejects(v) })
+	return still
+}
+
+// stillRejects reports whether one of the first resources that the client has rejected is what it was.
+func (x *exchange) stillRejects(v fanout.View) bool {
+	return slices.ContainsFunc(x.rejected.First, func(name string) bool {
+		r := v.Resource(name)
+		return r != nil && x.hasRejected(v.Changed(r))
+	})
+}
+
 func (x *exchange) sync() Sync {
 	switch {
-	case x.rejected != nil && x.rejected.To > x.ackedTo:
+	case x.rejects():
 		return nackedSync
 	case len(x.unacked) > 0:
 		return unackedSync

@@ -60,6 +60,7 @@ type exchange struct {
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
 	accepted  string    // the version of the last response that was accepted
 	rejected  *Rejection
+	times     times
 	came      nameSet // what the client came with, if it was sent only the TTL: no NACK has rejected that
 
 	// returning, for Clusters: the client came with versions, it is not known yet whether they
@@ -84,6 +85,10 @@ type exchange struct {
 	staysSince time.Time // since when a full-state set lists what is gone
 }
 
+// times are for people: when the last response was sent, when the client last accepted one, and since
+// when it owes an ACK. Each is Unix time in ns; 0: never.
+type times struct{ sent, acked, owed int64 }
+
 type sent struct {
 	nonce, version string
 
@@ -102,9 +107,10 @@ type sent struct {
 }
 
 // Rejection is the last response that the client rejected, with the changes after From up to To,
-// except those that a later response has carried.
+// except those that a later response has carried. At is when the NACK came.
 type Rejection struct {
 	From, To       cache.Seq
+	At             time.Time
 	resent         map[cache.Seq]bool
 	Message        string
 	fanout.Listing // of the response
@@ -204,6 +210,9 @@ func (x *exchange) sending(u sent, continued bool) {
 		}
 	}
 	x.resent(u.carries)
+	if x.times.sent = u.at.UnixNano(); n == 0 {
+		x.times.owed = x.times.sent
+	}
 	x.unacked = append(x.unacked, u)
 	x.lastNonce = u.nonce
 }
@@ -221,16 +230,19 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 		from = x.unacked[i-1].seq // a NACK says nothing of the responses before it
 	}
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
+	if x.times.owed = 0; len(x.unacked) > 0 {
+		x.times.owed = x.unacked[0].at.UnixNano()
+	}
 	note.Nonce = nonce
 	if e != nil {
-		x.rejected = &Rejection{From: from, To: s.seq, Message: NackMessage(e), Listing: s.listing}
+		x.rejected = &Rejection{From: from, To: s.seq, At: now, Message: NackMessage(e), Listing: s.listing}
 		for _, u := range x.unacked {
 			x.resent(u.carries)
 		}
 		note.Kind, note.Rejected = NackRequest, x.rejected
 		return note
 	}
-	x.accepted, x.waitedInVain = s.version, false
+	x.accepted, x.waitedInVain, x.times.acked = s.version, false, now.UnixNano()
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
 	}

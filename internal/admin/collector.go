@@ -29,6 +29,12 @@ type Relay interface {
 	Count() int
 	// Clients describes the open client streams, oldest first.
 	Clients() []downstream.Client
+	// Client describes an open stream, if there is one of this number, and ClientNames the resources that its
+	// client has or asks for, in order of their names, after a name and at most so many.
+	Client(stream uint64) (c downstream.Client, ok bool)
+	ClientNames(stream uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool)
+	// Holders are the versions of a resource that a group's clients have.
+	Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder
 	// Check says what does not hold, of the streams of clients, that has to hold at any time.
 	Check() []string
 	// Summary counts the open client streams without looking at their names.

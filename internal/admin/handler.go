@@ -49,9 +49,10 @@ type HandlerOptions struct {
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
 	pages := append(newProbes(r, m).pages(), []page{
-		{"/clients", "open client streams, JSON; ?node= &identity= &group= &limit= &continue=", h.clients, false},
+		{"/clients", "open client streams, JSON; ?node= &prefix= &identity= &group= &type=CDS &sync=nacked &summary &limit= &continue=", h.clients, false},
+		{"/clients/{stream}", "one client, and the versions that it has of each resource, JSON; ?type=CDS &limit= &continue=", h.client, false},
 		{"/groups", "groups of clients: the key of each, the node that the control plane sees, and the state of its control planes, JSON", h.groups, false},
-		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
+		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &prefix= &summary &limit= &continue=, and ?name= for who has which version", h.resources, false},
 		{"/guard/release", "POST: carries out the removals that the mass-removal guard holds back; ?type=CDS &group=", h.release, true},
 		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},

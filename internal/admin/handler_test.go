@@ -62,10 +62,30 @@ func (d described) Clients() []downstream.Client {
 	for i := range 5 {
 		clients = append(clients, downstream.Client{
 			Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1), Identity: []string{"spiffe://a", "spiffe://b"}[i%2],
-			Types: []session.ClientType{{Type: cache.Cluster, Group: []string{"default", "east"}[i/3]}},
+			Types: []session.ClientType{{Type: cache.Cluster, Group: []string{"default", "east"}[i/3], Sync: session.SyncStates()[i/4*3]}}, Sync: session.SyncStates()[i/4*3],
 		})
+		if i == 4 {
+			clients[i].Types = append(clients[i].Types, session.ClientType{Type: cache.Secret, Group: "default", Sync: "synced"})
+		}
 	}
 	return clients
+}
+func (d described) Client(stream uint64) (downstream.Client, bool) {
+	for _, c := range d.Clients() {
+		if c.Stream == stream {
+			return c, true
+		}
+	}
+	return downstream.Client{}, false
+}
+func (d described) ClientNames(_ uint64, t cache.TypeURL, after string, _ int) ([]session.ClientName, bool) {
+	if after != "" {
+		return nil, false
+	}
+	return []session.ClientName{{Name: "a", Asked: true, Step: session.StepRejected, Held: "v2 of " + string(t), Now: "v2"}}, false
+}
+func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {
+	return []downstream.Holder{{Version: "v2", Step: session.StepSynced, Clients: 963}, {Version: "v1", Step: session.StepUnsent, Clients: 37}}
 }
 func (d described) Check() []string { return []string{"stream 3: CDS: names are not in order"} }
 func (d described) Summary() downstream.Summary {
@@ -184,18 +204,37 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/clients", "evil.example", 421, "this is not"},
 		{"GET", "/clients?limit=0", "localhost", 400, "use a number from 1 to"},
 		{"GET", "/clients?continue=x", "localhost", 400, "use what the page before gave"},
-		{"GET", "/clients?nod=a", "localhost", 400, `unknown parameter "nod"; /clients knows node, identity, group, limit, continue`},
+		{"GET", "/clients?nod=a", "localhost", 400, `unknown parameter "nod"; /clients knows node, prefix, identity, group, type, sync, summary, limit, continue`},
 		{"GET", "/clients?node=node-2", "localhost", 200, `"total": 1,`},
 		{"GET", "/clients?node=node", "localhost", 200, `"total": 0,`},
 		{"GET", "/clients?identity=spiffe://a", "localhost", 200, `"total": 3,`},
 		{"GET", "/clients?identity=spiffe://a&group=east", "localhost", 200, `"total": 1,`},
-		{"GET", "/clients?group=", "localhost", 200, `"total": 3,`},
-		{"GET", "/clients?group=default", "localhost", 200, `"total": 3,`},
+		{"GET", "/clients?group=", "localhost", 200, `"total": 4,`},
+		{"GET", "/clients?group=default", "localhost", 200, `"total": 4,`},
+		{"GET", "/clients?prefix=node-", "localhost", 200, `"total": 5,`},
+		{"GET", "/clients?prefix=nod&node=node-2", "localhost", 200, `"total": 1,`},
+		{"GET", "/clients?sync=nacked", "localhost", 200, `"total": 1,`},
+		{"GET", "/clients?sync=nacked,synced", "localhost", 200, `"total": 5,`},
+		{"GET", "/clients?sync=nacked&type=SDS", "localhost", 200, `"total": 0,`},
+		{"GET", "/clients?sync=stale", "localhost", 400, `sync is "stale"; use some of [synced unsent unacked nacked], with a comma between them`},
+		{"GET", "/clients?type=x", "localhost", 400, "use a short name such as CDS"},
+		{"GET", "/clients?summary", "localhost", 200, `"nacked": 1`},
+		{"GET", "/clients/2", "localhost", 200, `"held": "v2 of type.googleapis.com/envoy.config.cluster.v3.Cluster"`},
+		{"GET", "/clients/2?type=SDS", "localhost", 200, `"names": []`},
+		{"GET", "/clients/5", "localhost", 200, `"held": "[redacted]"`},
+		{"GET", "/clients/9", "localhost", 404, "there is no stream 9; it may have ended, and /clients lists those that are open"},
+		{"GET", "/clients/x", "localhost", 400, `"x" is no stream; use the number`},
+		{"GET", "/clients/2?group=a", "localhost", 400, `unknown parameter "group"; /clients/2 knows type, limit, continue`},
+		{"POST", "/clients/2", "localhost", 405, "read with GET"},
 		{"GET", "/groups", "localhost", 200, `"group": "default"`},
+		{"GET", "/resources?name=a&type=CDS", "localhost", 200, `"clients": 963`},
+		{"GET", "/resources?prefix=mis&type=CDS", "localhost", 200, `"name": "missing"`},
+		{"GET", "/resources?prefix=x", "localhost", 200, `"resources": []`},
+		{"GET", "/resources?summary&type=CDS", "localhost", 200, `"absent": 1`},
 		{"GET", "/resources?group=", "localhost", 200, `"group": "default"`},
 		{"GET", "/resources?group=default", "localhost", 200, `"group": "default"`},
 		{"GET", "/clients?group=&limit=1", "localhost", 200, `"continue": "1"`},
-		{"GET", "/resources?typ=CDS", "localhost", 400, "/resources knows type, group, limit, continue"},
+		{"GET", "/resources?typ=CDS", "localhost", 400, "/resources knows type, group, name, prefix, summary, limit, continue"},
 		{"POST", "/guard/release?type=", "localhost", 400, "name one type"},
 		{"POST", "/guard/release?type=%zz", "localhost", 400, "the query cannot be read"},
 		{"POST", "/guard/release?type=CDS;group=a", "localhost", 400, "the query cannot be read"},

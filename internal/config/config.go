@@ -185,6 +185,12 @@ type Admin struct {
 	// resources, but taking one costs CPU time.
 	// Default: false.
 	Pprof bool `yaml:"pprof"`
+
+	// History bounds how much is kept of resources that were replaced or
+	// removed, so that people can see what has changed. The oldest go first.
+	// Secrets are not kept, nor anything if listen is empty. 0 keeps nothing.
+	// Default: 16MiB.
+	History Bytes `yaml:"history"`
 }
 
 // Metrics configures a listener that answers probes (/livez, /readyz, /startupz) and
@@ -269,7 +275,8 @@ func Default() Config {
 			Snapshot:          Snapshot{Interval: 5 * time.Second, KeepUnwanted: 24 * time.Hour, MaxBytes: GiB},
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
-		Log: Log{Level: LogLevelInfo, Format: LogFormatAuto},
+		Admin: Admin{History: 16 * MiB},
+		Log:   Log{Level: LogLevelInfo, Format: LogFormatAuto},
 		Tracing: Tracing{
 			SampleRatio: 0.01, AlwaysSample: []AlwaysSample{AlwaysSampleNack, AlwaysSampleSlow},
 			SlowAfter: time.Second, Window: 10 * time.Second,

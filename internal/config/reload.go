@@ -141,6 +141,7 @@ var reloads = map[string]Reload{
 
 	"admin.listen":            ReloadRestart,
 	"admin.pprof":             ReloadRestart,
+	"admin.history":           ReloadNow,
 	"metrics.listen":          ReloadRestart,
 	"tracing.otlp_endpoint":   ReloadRestart,
 	"tracing.insecure":        ReloadRestart,

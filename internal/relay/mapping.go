@@ -18,11 +18,20 @@ import (
 func HubConfig(c *config.Config) fanout.Config {
 	g := c.Cache.MassRemovalGuard
 	return fanout.Config{
-		Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
+		History: fanout.NewHistory(historyBytes(c)),
+		Types:   typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
 		Guard:        fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
 		Unasked:      fanout.NewUnasked(int(c.Cache.MaxUnaskedBytes)),
 		KeepUnwanted: c.Cache.Snapshot.Dir != "" && c.Cache.Snapshot.KeepUnwanted > 0,
 	}
+}
+
+// historyBytes bounds what is kept of former resources: nothing where nobody can see it.
+func historyBytes(c *config.Config) int {
+	if c.Admin.Listen == "" {
+		return 0
+	}
+	return int(c.Admin.History)
 }
 
 // DownstreamConfig is the configuration of the Sessions.

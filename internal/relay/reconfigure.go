@@ -74,8 +74,9 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 // Each channel is closed when a group has let go of connections that are not among conns.
 func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<-chan struct{}) {
 	up, hub := UpstreamConfig(c, g.upstream.Fingerprint), HubConfig(c)
-	up.Hop, up.Answers, hub.Unasked = g.upstream.Hop, g.upstream.Answers, g.hub.Unasked
+	up.Hop, up.Answers, hub.Unasked, hub.History = g.upstream.Hop, g.upstream.Answers, g.hub.Unasked, g.hub.History
 	hub.Unasked.Resize(int(c.Cache.MaxUnaskedBytes))
+	hub.History.Resize(historyBytes(c))
 	g.relays.Store(&c.Downstream.Relays)
 	g.mu.Lock()
 	g.live, g.upstream, g.hub, g.options.Conns = c, up, hub, conns

@@ -16,6 +16,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	downsession "github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -292,6 +293,19 @@ func (r *Relay) Started() bool { return r.ready.was() }
 
 // Clients describes the open client streams.
 func (r *Relay) Clients() []downstream.Client { return r.server.Clients() }
+
+// Client describes an open client stream.
+func (r *Relay) Client(stream uint64) (downstream.Client, bool) { return r.server.Client(stream) }
+
+// ClientNames describes the resources of a type that a client has or asks for.
+func (r *Relay) ClientNames(stream uint64, t cache.TypeURL, after string, most int) ([]downsession.ClientName, bool) {
+	return r.server.ClientNames(stream, t, after, most)
+}
+
+// Holders returns which versions of a resource a group's clients have.
+func (r *Relay) Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder {
+	return r.server.Holders(hub, t, name)
+}
 
 // Check says what does not hold, of the streams of clients, that has to hold at any time.
 func (r *Relay) Check() []string { return r.server.Check() }

@@ -29,7 +29,7 @@ const (
 var (
 	shown = map[string]string{
 		"/": nothing, "/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
-		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
+		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
 		"/guard/release": acts, "/-/reload": acts, "/logging": acts,
 	}
 	public = map[string]string{
