@@ -148,37 +148,47 @@ func clock(ns int64) time.Time {
 // behind returns how many resources and removals the client lacks, has not acknowledged or has rejected,
 // and since when. What has not been sent yet is counted at most up to mostBehind.
 func (x *exchange) behind(v fanout.View) (n int, since time.Time) {
-	earlier := func(at time.Time) {
-		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
-			since = at
-		}
-	}
+	l := lag{hub: x.group.Hub}
 	if x.rejected != nil && (x.rejected.To > x.ackedTo || x.delta && x.stillRejects(v)) {
-		n = x.rejected.Count
-		earlier(x.rejected.At)
+		l.add(x.rejected.Count, x.rejected.At)
 	}
 	for _, u := range x.unacked {
-		n += u.listing.Count
-	}
-	earlier(clock(x.times.owed))
-	waits := func(change cache.Seq) {
-		n++
-		at, _ := x.group.Hub.Arrived(change)
-		earlier(at)
+		l.add(u.listing.Count, clock(x.times.owed))
 	}
 	for _, id := range firstOf(x.changed.items, mostBehind) {
-		waits(v.Answer(id).Seq)
+		l.waits(v.Answer(id).Seq)
 	}
-	if x.members && x.sentTo < unseen {
-		left := mostBehind
-		for change := range v.Set().Since(x.sentTo) {
-			if left--; left < 0 {
-				break
-			}
-			waits(change.Seq)
+	if !x.members || x.sentTo == unseen {
+		return l.n, l.since
+	}
+	left := mostBehind
+	for change := range v.Set().Since(x.sentTo) {
+		if left--; left < 0 {
+			break
 		}
+		l.waits(change.Seq)
 	}
-	return n, since
+	return l.n, l.since
+}
+
+// lag adds up with how much a client is behind, and since when.
+type lag struct {
+	hub   *fanout.Hub
+	n     int
+	since time.Time
+}
+
+func (l *lag) add(n int, at time.Time) {
+	l.n += n
+	if !at.IsZero() && (l.since.IsZero() || at.Before(l.since)) {
+		l.since = at
+	}
+}
+
+// waits adds a change that was not sent.
+func (l *lag) waits(change cache.Seq) {
+	at, _ := l.hub.Arrived(change)
+	l.add(1, at)
 }
 
 // mostBehind bounds the changes that are looked at for one client and type: nobody needs to know more exactly.
