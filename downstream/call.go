@@ -73,8 +73,8 @@ func (s *Server) admitCall(c *call, on *conn) (end *session.End) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
-		return shuttingDown()
+	if end := s.leaving(); end != nil && (s.stopping || c.kind == fetching) {
+		return end
 	}
 	if c.place, displaced, end = s.takePlace(&c.peer, c); end == nil && c.kind == fetching {
 		s.calls++

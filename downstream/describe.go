@@ -23,6 +23,11 @@ type Client struct {
 	Since    time.Time            `json:"since"`
 	Sync     session.Sync         `json:"sync"` // the worst of its types
 	Types    []session.ClientType `json:"types"`
+	// Responses is how many the stream was sent, Bytes how large they were together, before compression and
+	// TLS, and Nacks how many of them the client rejected.
+	Responses int64 `json:"responses"`
+	Bytes     int64 `json:"bytes"`
+	Nacks     int64 `json:"nacks"`
 }
 
 // Holder is a version of a resource, and how many clients have it. A client that lacks the resource counts
@@ -135,7 +140,10 @@ func (s *Server) open() []*stream {
 }
 
 func (st *stream) describe() Client {
-	c := Client{Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity, Protocol: st.protocol(), Since: st.since}
+	c := Client{
+		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity, Protocol: st.protocol(), Since: st.since,
+		Responses: st.responses.Load(), Bytes: st.sentSize.Load(), Nacks: st.nacks.Load(),
+	}
 	st.with(func(of *session.Session) {
 		c.Node, c.Cluster, c.Types, c.Sync = of.Node().GetId(), of.Node().GetCluster(), of.Describe(), of.Sync()
 	})

@@ -93,10 +93,11 @@ func outlived(proof *x509.Certificate) *session.End {
 type drains interface{ Drain(debugData string) }
 
 // sendAway has gRPC tell the client of a stream or call to open its next streams on another connection (GOAWAY), if the
-// reason for its end is one of the connection. Otherwise it would come back on the connection that has shown the old certificate.
+// reason for its end is one of the connection. Otherwise it would come back on the connection that has shown the old
+// certificate, or that leads to a relay which is drained.
 // gRPC does this by itself only for all connections, or by their age.
 func sendAway(ctx context.Context, end *session.End) {
-	if end.Reason != session.CertificateExpired {
+	if end.Reason != session.CertificateExpired && end.Reason != session.Drained {
 		return
 	}
 	if of, ok := inside[drains](ctx, "st"); ok {

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -87,6 +88,7 @@ type Server struct {
 	places   share.Ledger[served]
 	lastID   uint64
 	calls    int // unary calls in progress
+	draining bool
 	stopping bool
 	stopped  chan struct{} // closed when stopping begins
 }
@@ -180,13 +182,7 @@ func (s *Server) Close(spread time.Duration) {
 		close(s.stopped)
 	}
 	s.mu.Unlock()
-	streams := s.open()
-	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
-	begin := time.Now()
-	for i, st := range streams {
-		time.Sleep(time.Until(begin.Add(spread * time.Duration(i) / time.Duration(len(streams)))))
-		st.end(shuttingDown())
-	}
+	s.sendOff(context.Background(), spread, shuttingDown())
 	s.awaitStreams(time.Second)
 	select {
 	case <-graceful: // everything that was written has gone out
@@ -208,10 +204,6 @@ func (s *Server) Still() string {
 	return ""
 }
 
-func shuttingDown() *session.End {
-	return &session.End{Reason: session.ShuttingDown, Message: "xds-relay: shutting down; connect again, to another replica if there is one"}
-}
-
 // awaitStreams gives the handlers of ended streams a moment to return.
 func (s *Server) awaitStreams(limit time.Duration) {
 	for deadline := time.Now().Add(limit); s.busy() && time.Now().Before(deadline); {
@@ -228,8 +220,8 @@ func (s *Server) register(st *stream) (end *session.End) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
-		return shuttingDown()
+	if end := s.leaving(); end != nil {
+		return end
 	}
 	if st.place, displaced, end = s.takePlace(&st.peer, st); end != nil {
 		return end

@@ -40,10 +40,11 @@ type stream struct {
 
 	in inbox // the receiver's
 
-	// For the line about its end.
-	requests, nacks     int           // the receiver's
+	// For the line about its end, and for people who look at it.
+	requests            int           // the receiver's
 	refused             cache.TypeURL // the receiver's: the type over which the relay ends the stream
-	responses, sentSize int           // the sender's
+	nacks               atomic.Int64  // the receiver counts
+	responses, sentSize atomic.Int64  // the sender counts
 
 	// Limits. limiter and paced belong to the receiver, stall to the sender.
 	limiter *rate.Limiter // nil until it is needed
@@ -224,7 +225,7 @@ func (st *stream) receiveAll() (err error) {
 		}
 		st.follow.judged(note)
 		if note.Rejected != nil {
-			st.nacks++
+			st.nacks.Add(1)
 			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Rejected.Message, "resources", note.Rejected.Count, "first", note.Rejected.First) // NACK-9
 		}
 		if due {
@@ -382,7 +383,8 @@ func (st *stream) sendAll(shared bool) (p progress) {
 				return ended // the receiver returns the reason
 			}
 			st.owed += f.size
-			st.responses, st.sentSize = st.responses+1, st.sentSize+f.size
+			st.responses.Add(1)
+			st.sentSize.Add(int64(f.size))
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
 			st.server.propagated(r, ends)
 			st.follow.sent(r, push, f.size, ends)

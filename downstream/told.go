@@ -63,7 +63,7 @@ func (st *stream) tellOpen(t cache.TypeURL) {
 func (st *stream) tellEnd(reason session.Reason, message string, types []cache.TypeURL, groups string) {
 	fields := []any{
 		"reason", reason, "err", message, "dur_ms", time.Since(st.since).Milliseconds(), "types", shortsOf(types), "group", groups,
-		"requests", st.requests, "nacks", st.nacks, "responses", st.responses, "bytes", st.sentSize,
+		"requests", st.requests, "nacks", st.nacks.Load(), "responses", st.responses.Load(), "bytes", st.sentSize.Load(),
 	}
 	switch {
 	case refusals[reason]:

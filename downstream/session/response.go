@@ -83,6 +83,7 @@ const (
 	// RefusedUpstream: the control plane refuses what the client has the group's streams say (UP-21).
 	RefusedUpstream Reason = "refused_upstream" // FAILED_PRECONDITION
 	ShuttingDown    Reason = "shutting_down"    // UNAVAILABLE
+	Drained         Reason = "drained"          // UNAVAILABLE: the relay goes on, and sends its clients away
 	// A client that stalls, or whose connection or certificate is old, has asked for nothing wrong and
 	// should come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
 	Stalled            Reason = "stalled"
@@ -114,7 +115,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Stalled, Aged, CertificateExpired, RulesChanged, MemoryPressure:
+	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, MemoryPressure:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL

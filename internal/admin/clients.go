@@ -167,14 +167,8 @@ func (h *handler) client(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	id, err := strconv.ParseUint(req.PathValue("stream"), 10, 64)
-	if err != nil {
-		badRequest(w, fmt.Errorf("%q is no stream; use the number that /clients gives as stream", req.PathValue("stream")))
-		return
-	}
-	c, ok := h.relay.Client(id)
+	c, ok := h.streamOf(w, req)
 	if !ok {
-		http.Error(w, fmt.Sprintf("there is no stream %d; it may have ended, and /clients lists those that are open", id), http.StatusNotFound)
 		return
 	}
 	names, next := h.clientNames(c, only, from, limit)

@@ -3,6 +3,7 @@ package admin
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,6 +36,10 @@ type Relay interface {
 	ClientNames(stream uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool)
 	// Holders are the versions of a resource that a group's clients have.
 	Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder
+	// StartDrain has the relay report that it is not ready and, if away is set, refuse new streams and end the open
+	// ones over a time. StopDrain ends that.
+	StartDrain(away bool, over time.Duration)
+	StopDrain()
 	// Check says what does not hold, of the streams of clients, that has to hold at any time.
 	Check() []string
 	// Summary counts the open client streams without looking at their names.

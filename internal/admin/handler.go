@@ -19,6 +19,7 @@ type handler struct {
 	log     *slog.Logger
 	level   *slog.LevelVar // nil: it cannot be changed
 	started time.Time
+	diffs   chan struct{} // has one for each that is being made
 }
 
 // page is an endpoint and what it says of itself on the front page.
@@ -47,13 +48,16 @@ type HandlerOptions struct {
 
 // NewHandler returns the HTTP face of a relay.
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
-	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
+	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now(), diffs: make(chan struct{}, diffsAtOnce)}
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &prefix= &identity= &group= &type=CDS &sync=nacked &summary &limit= &continue=", h.clients, false},
 		{"/clients/{stream}", "one client, and the versions that it has of each resource, JSON; ?type=CDS &limit= &continue=", h.client, false},
 		{"/groups", "groups of clients: the key of each, the node that the control plane sees, and the state of its control planes, JSON", h.groups, false},
 		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &prefix= &summary &limit= &continue=, and ?name= for who has which version", h.resources, false},
 		{"/guard/release", "POST: carries out the removals that the mass-removal guard holds back; ?type=CDS &group=", h.release, true},
+		{"/clients/{stream}/diff", "what one client lacks, has not acknowledged or has rejected, with both bodies where they are known, JSON; ?type=CDS &limit=", h.diff, false},
+		{"/drain", "POST: reports that the relay is not ready; ?for=60s also refuses new streams, and ends the open ones over that time", h.drain, true},
+		{"/undrain", "POST: ends a drain", h.undrain, true},
 		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)

@@ -87,7 +87,9 @@ func (d described) ClientNames(_ uint64, t cache.TypeURL, after string, _ int) (
 func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {
 	return []downstream.Holder{{Version: "v2", Step: session.StepSynced, Clients: 963}, {Version: "v1", Step: session.StepUnsent, Clients: 37}}
 }
-func (d described) Check() []string { return []string{"stream 3: CDS: names are not in order"} }
+func (d described) StartDrain(bool, time.Duration) {}
+func (d described) StopDrain()                     {}
+func (d described) Check() []string                { return []string{"stream 3: CDS: names are not in order"} }
 func (d described) Summary() downstream.Summary {
 	return downstream.Summary{Connections: 7, MaxConnections: 160, Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }
@@ -198,6 +200,17 @@ func TestEndpoints(t *testing.T) {
 		{"POST", "/guard/release?type=x", "localhost", 400, "use a short name such as CDS"},
 		{"GET", "/guard/release", "localhost", 405, "ask it with POST"},
 		{"POST", "/guard/release", "evil.example", 421, "this is not"},
+		{"POST", "/drain", "localhost", 200, `"draining": true`},
+		{"POST", "/drain?for=1m", "localhost", 200, `"clients_leave_over": "1m0s"`},
+		{"POST", "/drain?for=", "localhost", 400, `for is ""; use a duration such as 60s`},
+		{"POST", "/drain?for=-1s", "localhost", 400, "use a duration such as 60s"},
+		{"POST", "/drain?for=25h", "localhost", 400, "24h0m0s at most"},
+		{"POST", "/drain?fro=1m", "localhost", 400, `unknown parameter "fro"`},
+		{"POST", "/drain", "evil.example", 421, "this is not"},
+		{"GET", "/drain", "localhost", 405, "ask it with POST"},
+		{"POST", "/undrain", "localhost", 200, `"draining": false`},
+		{"POST", "/undrain?for=1m", "localhost", 400, "unknown parameter"},
+		{"GET", "/undrain", "localhost", 405, "ask it with POST"},
 		{"GET", "/nothing", "localhost", 404, "no such endpoint"},
 		{"POST", "/clients", "localhost", 405, "read with GET"},
 		{"DELETE", "/resources", "localhost", 405, "read with GET"},

@@ -25,6 +25,7 @@ type readiness struct {
 	mu       sync.Mutex
 	listens  bool
 	stopping bool
+	draining bool // by an operator
 	missing  []string
 	once     bool // it was ready
 }
@@ -101,6 +102,9 @@ func (w *readiness) certificatesChanged() { w.change(func() {}) }
 
 func (w *readiness) stop() { w.change(func() { w.stopping = true }) }
 
+// drains: an operator begins to drain the relay, or ends that.
+func (w *readiness) drains(draining bool) { w.change(func() { w.draining = draining }) }
+
 // change makes a change and notifies health checks in one step, so that two
 // changes cannot be notified in the wrong order.
 func (w *readiness) change(f func()) {
@@ -145,9 +149,12 @@ func (w *readiness) state() []health.Check {
 // checks is called with mu held. The relay is ready if all of them hold; what comes first
 // is said where there is room for one reason.
 func (w *readiness) checks() []health.Check {
-	unfit := w.unfit()
+	unfit, leaving := w.unfit(), "shutting down"
+	if !w.stopping {
+		leaving = "an operator drains the relay; POST /undrain, or xds-relay drain --undo, ends that"
+	}
 	return []health.Check{
-		check("not_draining", !w.stopping, "shutting down"),
+		check("not_draining", !w.stopping && !w.draining, leaving),
 		check("listening", w.listens, "not listening yet"),
 		check("certificate", unfit == "", unfit),
 		check("ready_types", len(w.missing) == 0, "waiting for upstream to answer for "+strings.Join(w.missing, ", ")),

@@ -76,6 +76,8 @@ type Relay struct {
 	ways   []way // in order of preference
 	closed bool
 
+	endDrain context.CancelFunc // nil: no clients are sent away
+
 	certs      *certs.Follower
 	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
 	handshakes *handshakes
@@ -238,15 +240,6 @@ func (r *Relay) Serve(l net.Listener) {
 			r.log.Error("listener failed", "listener", l.Addr().String(), "err", err)
 		}
 	})
-}
-
-// Drain goes on serving for a while and reports that it is not ready, so that
-// load balancers stop sending clients here; then it does what Close does.
-func (r *Relay) Drain(delay, spread time.Duration) {
-	r.ready.stop()
-	r.log.Info("shutting down", "clients", r.Count(), "drain_delay", delay.String(), "drain", spread.String())
-	time.Sleep(delay)
-	r.Close(spread)
 }
 
 // Close ends all streams with UNAVAILABLE, spread over a time so that clients do

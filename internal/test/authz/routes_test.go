@@ -30,6 +30,8 @@ var (
 	shown = map[string]string{
 		"/": nothing, "/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
 		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
+		"/clients/{stream}/diff": "only this host reaches it; of Secrets it shows names and steps, and of other bodies nothing that is marked as sensitive or inline",
+		"/drain":                 acts, "/undrain": acts,
 		"/guard/release": acts, "/-/reload": acts, "/logging": acts,
 	}
 	public = map[string]string{
