@@ -3,17 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/xds-relay/xds-relay/internal/adminclient"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
@@ -86,55 +83,10 @@ func probeAddress(address, file string) (string, error) {
 
 // askProbe asks a relay on this host, or another one. The error says why all is not well.
 func askProbe(ctx context.Context, address, path string) (answer string, err error) {
-	network, dial, err := config.SplitListen(address)
-	if err != nil {
-		return "", fmt.Errorf("address %q: %w", address, err)
-	}
-	if host, port, err := net.SplitHostPort(dial); network == "tcp" && err == nil {
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			dial = net.JoinHostPort("localhost", port) // what listens on all addresses listens here
-		}
-	}
-	var d net.Dialer
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, network, dial) },
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
+	relay, err := adminclient.New(address)
 	if err != nil {
 		return "", err
 	}
-	resp, err := client.Do(req)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "", fmt.Errorf("%s does not answer %s in time; the relay may be stuck, or something else listens there", address, path)
-	case err != nil && !failedToDial(err):
-		return "", fmt.Errorf("what listens at %s does not answer %s as a relay does: %w; is this admin.listen or metrics.listen?", address, path, cause(err))
-	case err != nil:
-		return "", fmt.Errorf("nobody answers at %s: %w; is the relay running, with this as admin.listen or metrics.listen?", address, cause(err))
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	if err != nil {
-		return "", err
-	}
-	answer = strings.TrimSpace(string(text))
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answers %s with %d: %s", address, path, resp.StatusCode, answer)
-	}
-	return answer, nil
-}
-
-// failedToDial: there was no connection at all.
-func failedToDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// cause is an error without the URL that it was met at.
-func cause(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return err
+	defer relay.Close()
+	return relay.Text(ctx, path, nil)
 }
