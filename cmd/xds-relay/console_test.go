@@ -33,17 +33,16 @@ import (
 // steers finds what would do something to a terminal.
 var steers = regexp.MustCompile(`[^\P{C}\n]|[\x{2028}\x{2029}]`)
 
-// shop is a control plane that can change its one cluster, in which there is a canary, a relay, and clients.
+// shop is a control plane whose clusters can change, a relay, and clients.
 type shop struct {
 	*served
 	clusters *gcp.LinearCache
 	plane    string
 }
 
-func newShop(t *testing.T, args ...string) *shop {
+func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{clusters: gcp.NewLinearCache(string(cache.Cluster))}
-	s.changes(t, 5*time.Second)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,22 +61,31 @@ func newShop(t *testing.T, args ...string) *shop {
 		server.Stop()
 		<-done
 	})
-	s.served = serveProgram(t, append([]string{"--upstream", s.plane, "--set", "metrics.listen=127.0.0.1:0", "--set", "downstream.drain=0s"}, args...)...)
 	return s
 }
 
-// changes gives the cluster another timeout.
+// serve starts the relay.
+func (s *shop) serve(t *testing.T, args ...string) {
+	t.Helper()
+	s.served = serveProgram(t, append([]string{"--set", "metrics.listen=127.0.0.1:0", "--set", "downstream.drain=0s"}, args...)...)
+}
+
+// sells gives the control plane a cluster, or another version of it.
+func (s *shop) sells(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if err := s.clusters.UpdateResource(c.GetName(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changes gives the one cluster, which has a canary in it, another timeout.
 func (s *shop) changes(t *testing.T, timeout time.Duration) {
 	t.Helper()
 	inline, err := anypb.New(&core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: canary}})
-	if err == nil {
-		err = s.clusters.UpdateResource("checkout", &cluster.Cluster{
-			Name: "checkout", ConnectTimeout: durationpb.New(timeout), TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": inline},
-		})
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.sells(t, &cluster.Cluster{Name: "checkout", ConnectTimeout: durationpb.New(timeout), TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": inline}})
 }
 
 // shopper is a Delta client of all clusters, that answers when the test says so.
@@ -181,6 +189,8 @@ const (
 // who, since when, why and what would change, and the end of that.
 func TestTerminal(t *testing.T) {
 	s := newShop(t)
+	s.changes(t, 5*time.Second)
+	s.serve(t, "--upstream", s.plane)
 	s.prints(t, "ps", "relay +version .*, 0 clients, ready", "control plane +not asked for anything yet", "no clients\n")
 	good, second, rejects, paused := s.opens(t, "good"), s.opens(t, "good-2"), s.opens(t, nasty), s.opens(t, "paused")
 	for _, c := range []*shopper{good, second, rejects, paused} {

@@ -26,6 +26,7 @@ import (
 const (
 	dumpNames     = "1000" // of each client that is described
 	dumpResources = 20_000
+	dumpClients   = 20_000
 )
 
 // dump is everything that a support case needs. It has no bodies of resources and no versions of Secrets.
@@ -35,7 +36,8 @@ type dump struct {
 	Address string      `json:"address"`
 	// Answers are those of the relay's endpoints: JSON as it is, and other text as a string.
 	Answers map[string]json.RawMessage `json:"answers"`
-	// Clients are all of them, Details the worst of them with their names.
+	// Clients are the worst of Total, and Details the worst of these with their names.
+	Total   int               `json:"clients_total"`
 	Clients []clientView      `json:"clients"`
 	Details []json.RawMessage `json:"client_details"`
 	// Resources are those of all groups, and MoreResources says that there are others.
@@ -133,6 +135,8 @@ func (d *dump) collect(ctx context.Context, relay *adminclient.Client, details i
 		d.note("/clients", err)
 	}
 	slices.SortFunc(d.Clients, worse)
+	d.Total = len(d.Clients)
+	d.Clients = d.Clients[:min(d.Total, dumpClients)]
 	for _, c := range d.Clients[:min(len(d.Clients), details)] {
 		var one json.RawMessage
 		path := fmt.Sprintf("/clients/%d", c.Stream)

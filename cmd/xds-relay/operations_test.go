@@ -5,19 +5,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/goccy/go-yaml"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/xds-relay/xds-relay/cache"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // blocks are those of docs/operations.md that are fenced as being in a language.
@@ -53,9 +50,22 @@ func documentedRules(t *testing.T) string {
 	return rules
 }
 
+// The parts of what a command prints that differ from run to run.
+var (
+	durations = regexp.MustCompile(`\b(\d+[smhd])+\b`)
+	spaces    = regexp.MustCompile(` +`)
+	versions  = regexp.MustCompile(`version [\w.-]+,`)
+)
+
+// alike is a text without what differs from run to run: times, the relay's version, and the width of columns.
+func alike(s string) string {
+	s = versions.ReplaceAllString(durations.ReplaceAllString(s, "0s"), "version V,")
+	return spaces.ReplaceAllString(s, " ")
+}
+
 // TestOperationsCommands runs each command of docs/operations.md, as a shell does, against a
-// relay with a client that rejects what it is sent. The lines below a command are parts of
-// what it prints.
+// relay with a client that has accepted everything, one that rejects a change, and one that does not
+// answer. The lines below a command are parts of what it prints.
 func TestOperationsCommands(t *testing.T) {
 	for _, tool := range []string{"sh", "curl", "grep"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -63,8 +73,10 @@ func TestOperationsCommands(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
+	s := newShop(t)
+	s.sells(t, &cluster.Cluster{Name: "checkout", ConnectTimeout: durationpb.New(5 * time.Second)})
 	config := filepath.Join(dir, "relay.yaml")
-	if err := os.WriteFile(config, []byte("upstream:\n  address: "+serveClusters(t, insecure.NewCredentials())+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("upstream:\n  address: "+s.plane+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(documentedRules(t)), 0o600); err != nil {
@@ -77,14 +89,20 @@ func TestOperationsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveProgram(t, "-c", config, "--set", "metrics.listen=127.0.0.1:0", "--set", "downstream.drain=0s")
-	rejects(t, s.address)
-	eventually(t, "the client has rejected what it was sent", func() bool {
-		_, body := s.get(t, "/clients")
-		return strings.Contains(body, `"nacked"`)
-	})
-	real := strings.NewReplacer("127.0.0.1:18001", strings.TrimPrefix(s.admin, "http://"), "127.0.0.1:18002", strings.TrimPrefix(s.metrics, "http://"),
-		"$(pidof xds-relay)", strconv.Itoa(s.cmd.Process.Pid))
+	s.serve(t, "-c", config)
+	var clients []*shopper
+	for _, node := range []string{"envoy-2", "envoy-1", "envoy-3"} {
+		c := s.opens(t, node)
+		c.hears("")
+		clients = append(clients, c)
+	}
+	s.until(t, "ps", "3 clients: 3 in step\n")
+	s.sells(t, &cluster.Cluster{Name: "checkout", ConnectTimeout: durationpb.New(time.Second), TransportSocket: &core.TransportSocket{Name: "envoy.transport_sockets.starttls"}})
+	clients[0].hears("")
+	clients[1].hears("no such transport socket")
+	s.until(t, "ps", "1 in step, 2 not")
+	admin := strings.TrimPrefix(s.admin, "http://")
+	real := strings.NewReplacer("127.0.0.1:18001", admin, "127.0.0.1:18002", strings.TrimPrefix(s.metrics, "http://"), "$(pidof xds-relay)", strconv.Itoa(s.cmd.Process.Pid))
 	ran := 0
 	for _, block := range blocks(t, "console") {
 		command, said := "", ""
@@ -95,47 +113,27 @@ func TestOperationsCommands(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				sh := exec.CommandContext(ctx, "sh", "-c", real.Replace(command))
 				sh.Dir = dir
-				sh.Env = append(os.Environ(), asProgram+"=1", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+				sh.Env = append(os.Environ(), asProgram+"=1", addressEnv+"="+admin, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 				out, err := sh.CombinedOutput()
 				cancel()
 				if err != nil {
 					t.Errorf("%s: %v\n%s", command, err, out)
 				}
-				said = string(out)
+				said = strings.ReplaceAll(string(out), s.plane, "127.0.0.1:15010")
 				ran++
 				continue
 			}
-			if !strings.Contains(said, line) {
+			if !strings.Contains(alike(said), alike(line)) {
 				t.Errorf("%s does not print\n%s\nbut\n%s", command, line, said)
 			}
 		}
 	}
-	if ran < 10 {
+	if ran < 18 {
 		t.Errorf("%d commands were run, want those of the document", ran)
 	}
 	if log := s.stop(t); !strings.Contains(log, `"trigger":"SIGHUP"`) {
 		t.Errorf("the SIGHUP did nothing:\n%s", log)
 	}
-}
-
-// rejects opens a stream that rejects the first answer, and stays until the test ends.
-func rejects(t *testing.T, address string) {
-	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "envoy-1"}, TypeUrl: string(cache.Cluster)}) // Recv has the reason
-	r, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no such transport socket"}}) // the relay is asked whether it came
 }
 
 // TestOperationsManifests: the snippets for Kubernetes are YAML, and probe what a relay with

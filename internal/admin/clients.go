@@ -105,11 +105,11 @@ func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
 		page = page[:limit]
 		next = strconv.FormatUint(page[limit-1].Stream, 10)
 	}
-	reply(w, struct {
+	replyPage(w, struct {
 		Total    int                 `json:"total"`
 		Clients  []downstream.Client `json:"clients"`
 		Continue string              `json:"continue,omitempty"`
-	}{len(all), page, next})
+	}{len(all), page, next}, limit)
 }
 
 // clientSummary counts clients: each by the worst of its types, by each of its types, and by protocol.
@@ -172,11 +172,11 @@ func (h *handler) client(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	names, next := h.clientNames(c, only, from, limit)
-	reply(w, struct {
+	replyPage(w, struct {
 		downstream.Client
 		Names    []clientName `json:"names"`
 		Continue string       `json:"continue,omitempty"`
-	}{c, names, next})
+	}{c, names, next}, limit)
 }
 
 // clientNames is a page of a client's resources, and where the next one begins.

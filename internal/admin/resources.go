@@ -95,10 +95,10 @@ func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	list, next := h.collect(from, limit, &filter)
-	reply(w, struct {
+	replyPage(w, struct {
 		Resources []entry `json:"resources"`
 		Continue  string  `json:"continue,omitempty"`
-	}{list, next})
+	}{list, next}, limit)
 }
 
 // collect is a page of resources, and where the next page begins.
