@@ -192,10 +192,12 @@ func TestTerminal(t *testing.T) {
 	s.changes(t, 5*time.Second)
 	s.serve(t, "--upstream", s.plane)
 	s.prints(t, "ps", "relay +version .*, 0 clients, ready", "control plane +not asked for anything yet", "no clients\n")
-	good, second, rejects, paused := s.opens(t, "good"), s.opens(t, "good-2"), s.opens(t, nasty), s.opens(t, "paused")
-	for _, c := range []*shopper{good, second, rejects, paused} {
-		c.hears("")
+	var clients []*shopper
+	for _, node := range []string{"good", "good-2", nasty, "paused"} {
+		clients = append(clients, s.opens(t, node))
+		clients[len(clients)-1].hears("") // so that streams are numbered in this order
 	}
+	good, second, rejects, paused := clients[0], clients[1], clients[2], clients[3]
 	s.until(t, "ps", "4 clients: 4 in step\n")
 	s.changes(t, 10*time.Second)
 	good.hears("")
@@ -205,7 +207,7 @@ func TestTerminal(t *testing.T) {
 
 	t.Run("ps", func(t *testing.T) { s.psPrints(t) })
 	t.Run("ps CLIENT", func(t *testing.T) {
-		client := []string{`client +` + evil, `stream +3, delta, connected \d+s ago`, `sent +2 responses, .*; 1 NACK`, `CDS  REJECTED \(1, \d+s\)`, `asks for +the wildcard`, `group +default`,
+		client := []string{`client +` + evil, `stream +3, delta, connected \d+s ago`, `sent +2 responses, .*; 1 NACK`, `CDS  REJECTED \(1, \d+s\)`, `asks for +everything`, `group +default`,
 			`it rejected, \d+s ago, a response with 1 resource, checkout:\n    bad timeout\n    second line\\x1b\]0;title\\x07\n`, `checkout +rejected +1:\w+ +1:\w+ +\d+s ago`, `xds-relay diff 3 CDS`}
 		s.prints(t, "ps 3", client...)
 		s.prints(t, "ps evil", client...)

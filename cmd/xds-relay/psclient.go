@@ -117,14 +117,7 @@ func (t *typeView) detail(w io.Writer, now time.Time) {
 	if t.Refused != "" {
 		table.Row("refused", t.Refused)
 	}
-	wants := console.Things(t.Names, "name")
-	if t.Names > 0 {
-		wants += fmt.Sprintf(", of which %s known to exist or not", console.Count(t.Resolved))
-	}
-	if t.Wildcard {
-		wants = "the wildcard, and " + wants
-	}
-	table.Row("asks for", wants)
+	table.Row("asks for", t.wants())
 	table.Row("group", orDash(t.Group))
 	table.Row("last sent", console.Ago(t.LastSent, now))
 	table.Row("last acknowledged", console.Ago(t.LastAck, now)+withVersion(t.Version))
@@ -151,6 +144,22 @@ func (t *typeView) detail(w io.Writer, now time.Time) {
 	}
 }
 
+// wants says what the client asks for.
+func (t *typeView) wants() string {
+	var wants []string
+	if t.Wildcard {
+		wants = append(wants, "everything (the wildcard)")
+	}
+	if t.Names > 0 || !t.Wildcard {
+		names := console.Things(t.Names, "name")
+		if t.Resolved < t.Names {
+			names += fmt.Sprintf(", %s of which the control plane has not answered", console.Count(t.Names-t.Resolved))
+		}
+		wants = append(wants, names)
+	}
+	return strings.Join(wants, ", and ")
+}
+
 func withVersion(version string) string {
 	if version == "" {
 		return ""
@@ -166,7 +175,7 @@ var steps = map[session.Step]string{
 
 // lacks lists the names of a type with which the client is not in step.
 func (d *clientDetail) lacks(w io.Writer, of cache.TypeURL, all bool, now time.Time) {
-	table := console.NewTable("  ", "NAME", "", "CLIENT HAS", "RELAY HAS", "CHANGED")
+	table := console.NewTable("  ", "NAME", "STEP", "LAST SENT", "RELAY HAS", "CHANGED")
 	count := 0
 	for _, n := range d.Names {
 		if n.Type != of || n.Step == session.StepSynced {

@@ -268,6 +268,6 @@ func (c *runningChecks) files() {
 			c.fail(f.name, "it was read again and has a mistake, so that the one before stays in force", "the log says which; xds-relay validate -c finds it, too")
 			continue
 		}
-		c.ok(f.name, "as it was read last")
+		c.ok(f.name, "without a mistake when last read")
 	}
 }
