@@ -196,7 +196,7 @@ func (t *top) live(ctx context.Context, relay *adminclient.Client) error {
 	if err != nil {
 		return fmt.Errorf("the terminal cannot be set up: %w; use --once", err)
 	}
-	defer term.Restore(int(os.Stdin.Fd()), was)
+	defer func() { _ = term.Restore(int(os.Stdin.Fd()), was) }() // nothing can be done about an error
 	keys := make(chan byte)
 	go readKeys(ctx, keys)
 	tick := time.NewTicker(t.every)
