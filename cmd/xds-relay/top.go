@@ -50,9 +50,12 @@ type top struct {
 	rows  int
 	group string
 
-	order  topOrder
-	before map[uint64]int64 // the bytes of each stream at the last look
-	at     time.Time        // of the last look
+	order topOrder
+	// What the relay said last.
+	clients []*topRow
+	planes  []*planeView
+	at      time.Time
+	bytes   map[uint64]int64 // of each stream
 }
 
 func newTop() *cobra.Command {
@@ -108,8 +111,8 @@ Elsewhere it prints one table, or with -n as many as are asked for.
 	return cmd
 }
 
-// look asks the relay once, and returns the page, of so many lines.
-func (t *top) look(ctx context.Context, relay *adminclient.Client, lines int, keys string) (string, error) {
+// look asks the relay once.
+func (t *top) look(ctx context.Context, relay *adminclient.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	query := url.Values{}
@@ -118,42 +121,47 @@ func (t *top) look(ctx context.Context, relay *adminclient.Client, lines int, ke
 	}
 	clients, err := clientsOf(ctx, relay, query)
 	if err != nil {
-		return "", err
+		return err
 	}
 	planes, err := planesOf(ctx, relay)
 	if err != nil {
-		return "", err
+		return err
 	}
-	now := time.Now()
-	rows := t.measure(clients, now)
-	slices.SortFunc(rows, func(a, b *topRow) int { return cmp.Or(t.order.less(a, b), worse(a.clientView, b.clientView)) })
-	var page strings.Builder
-	f := fleet{Total: len(clients), States: make(map[string]int)}
+	t.planes = planes
+	t.measure(clients, time.Now())
+	return nil
+}
+
+// measure compares the bytes of each client with the last look.
+func (t *top) measure(clients []clientView, now time.Time) {
+	bytes := make(map[uint64]int64, len(clients))
+	t.clients = make([]*topRow, 0, len(clients))
 	for _, c := range clients {
+		r := &topRow{clientView: c}
+		bytes[c.Stream] = c.Bytes
+		if was, known := t.bytes[c.Stream]; known && now.After(t.at) {
+			r.rate = int64(float64(c.Bytes-was) / now.Sub(t.at).Seconds())
+		}
+		t.clients = append(t.clients, r)
+	}
+	t.bytes, t.at = bytes, now
+}
+
+// page is what was found last, in so many lines.
+func (t *top) page(lines int, keys string) string {
+	slices.SortFunc(t.clients, func(a, b *topRow) int { return cmp.Or(t.order.less(a, b), worse(a.clientView, b.clientView)) })
+	var page strings.Builder
+	f := fleet{Total: len(t.clients), States: make(map[string]int)}
+	for _, c := range t.clients {
 		f.States[c.State.String()]++
 	}
-	for _, p := range planes {
-		fmt.Fprintln(&page, "control plane  "+console.Clean(p.say(now)))
+	for _, p := range t.planes {
+		fmt.Fprintln(&page, "control plane  "+console.Clean(p.say(t.at)))
 	}
 	fmt.Fprintf(&page, "%s; by %s%s\n\n", f.summary(0), t.order.name, keys)
 	used := strings.Count(page.String(), "\n") + 1 // the heading
 	most := cmp.Or(t.rows, max(lines-used, 1))
-	return page.String() + topTable(rows[:min(len(rows), most)], now), nil
-}
-
-// measure compares the bytes of each client with the last look.
-func (t *top) measure(clients []clientView, now time.Time) []*topRow {
-	rows, bytes := make([]*topRow, 0, len(clients)), make(map[uint64]int64, len(clients))
-	for _, c := range clients {
-		r := &topRow{clientView: c}
-		bytes[c.Stream] = c.Bytes
-		if was, known := t.before[c.Stream]; known && now.After(t.at) {
-			r.rate = int64(float64(c.Bytes-was) / now.Sub(t.at).Seconds())
-		}
-		rows = append(rows, r)
-	}
-	t.before, t.at = bytes, now
-	return rows
+	return page.String() + topTable(t.clients[:min(len(t.clients), most)], t.at)
 }
 
 func topTable(rows []*topRow, now time.Time) string {
@@ -181,11 +189,10 @@ func (t *top) plain(ctx context.Context, relay *adminclient.Client, w io.Writer)
 			}
 			fmt.Fprintln(w)
 		}
-		page, err := t.look(ctx, relay, height, "")
-		if err != nil {
+		if err := t.look(ctx, relay); err != nil {
 			return err
 		}
-		fmt.Fprint(w, page)
+		fmt.Fprint(w, t.page(height, ""))
 	}
 	return nil
 }
@@ -201,21 +208,35 @@ func (t *top) live(ctx context.Context, relay *adminclient.Client) error {
 	go readKeys(ctx, keys)
 	tick := time.NewTicker(t.every)
 	defer tick.Stop()
+	err = t.look(ctx, relay)
 	for {
-		page, err := t.look(ctx, relay, terminalHeight(), "  (l lag, p pending, b bytes, n nacks, q quit)")
-		if err != nil {
-			page = message(err) + "\n"
-		}
-		fmt.Print("\x1b[H\x1b[2J" + strings.ReplaceAll(page, "\n", "\r\n"))
+		t.draw(err)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case key := <-keys:
+			err = t.look(ctx, relay)
+		case key := <-keys: // the relay is not asked for each of them
 			if t.press(key) {
 				return nil
 			}
 		}
+	}
+}
+
+// draw draws a page on the terminal, whose lines are cut where it ends. Of an error only that is shown.
+func (t *top) draw(err error) {
+	width, lines, sized := term.GetSize(int(os.Stdout.Fd()))
+	if sized != nil || width <= 0 || lines <= 0 {
+		width, lines = 200, height
+	}
+	page := t.page(lines-1, "  (l lag, p pending, b bytes, n nacks, q quit)")
+	if err != nil {
+		page = message(err) + "\n"
+	}
+	fmt.Print("\x1b[H\x1b[2J")
+	for line := range strings.Lines(page) {
+		fmt.Print(console.Short(strings.TrimSuffix(line, "\n"), width) + "\r\n")
 	}
 }
 
@@ -232,14 +253,6 @@ func (t *top) press(key byte) (ends bool) {
 
 // height is how many lines a page has where there is no terminal.
 const height = 24
-
-// terminalHeight is how many lines a page may have.
-func terminalHeight() int {
-	if _, lines, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-		return lines - 1
-	}
-	return height
-}
 
 // readKeys reads the keyboard until the program ends: nothing can interrupt that.
 func readKeys(ctx context.Context, keys chan<- byte) {

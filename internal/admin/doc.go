@@ -6,10 +6,11 @@
 // It owns the metrics registry and the HTTP server, and nothing else: counters grow by
 // calls of the streams (upstream.Observer, downstream.Observer), and everything about state
 // is read from the relay at each request. On POST it can release the removals that the
-// guard holds back, change the level of the log and start a reload; nothing else changes.
-// It never shows a resource's body, so that no secret can leave through it. Metric labels
-// are closed sets: a type's short name, a reason, a protocol; never a node or a resource
-// name. Groups go by their hashed names, the first 100 of them, and the others are summed.
+// guard holds back, drain the relay, change the level of the log and start a reload; nothing else changes.
+// Of resources' bodies it shows those in which a client differs from the relay, with what may be secret
+// redacted (internal/readable), and none of a Secret. Metric labels are closed sets: a type's short name, a
+// reason, a protocol; never a node or a resource name. Groups go by their hashed names, the first 100 of them,
+// and the others are summed.
 //
 // Limitations: there is no authentication, so everything except probes and metrics is on loopback
 // and Unix sockets only; /resources sorts all names of a type at each call, and is for people, not
