@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -125,6 +127,54 @@ func (s *Server) Holders(hub *fanout.Hub, t cache.TypeURL, name string) (all []H
 		return cmp.Or(cmp.Compare(b.Clients, a.Clients), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Step, b.Step))
 	})
 	return all
+}
+
+// View is a stream as it is at one instant, but for changes that come while it is read: each type by itself is
+// at one instant (CSDS-6).
+type View struct {
+	Node  *core.Node // as the client presented it; nobody may change it
+	Types []TypeView
+
+	scratch []string
+}
+
+// TypeView is one type of it, and all resources that the client has or asks for.
+type TypeView struct {
+	session.ClientType
+	Names []session.ClientName
+}
+
+// Streams returns the numbers of the open streams, oldest first.
+func (s *Server) Streams() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.streams))
+}
+
+// View looks at an open stream whose client's node is wanted. It takes the memory of an earlier View. ok is false if
+// there is no such stream.
+func (s *Server) View(id uint64, wanted func(*core.Node) bool, into *View) (ok bool) {
+	st := s.find(id)
+	if st == nil {
+		return false
+	}
+	st.with(func(of *session.Session) { into.Node = of.Node() })
+	if into.Node == nil || !wanted(into.Node) { // no lock is held
+		return false
+	}
+	st.with(func(of *session.Session) {
+		before := into.Types
+		into.Types = into.Types[:0]
+		for i, t := range of.Describe() {
+			var names []session.ClientName
+			if i < len(before) {
+				names = before[i].Names[:0]
+			}
+			names, into.scratch = of.AllNames(t.Type, names, into.scratch)
+			into.Types = append(into.Types, TypeView{t, names})
+		}
+	})
+	return true
 }
 
 func (s *Server) find(id uint64) *stream {

@@ -58,6 +58,9 @@ func (s *Server) offerHealth() {
 	s.grpc.RegisterService(&desc, s.health)
 }
 
+// Health is the health service, for those who offer it elsewhere. It has no bounds of its own.
+func (s *Server) Health() healthpb.HealthServer { return s.health }
+
 // startProbe takes in a call of the health service, or returns why it is refused before its request is read.
 func (s *Server) startProbe(ctx context.Context) (*call, error) {
 	if end := s.refusesCompression(ctx); end != nil {

@@ -111,6 +111,8 @@ type Description struct {
 	Doubt bool
 	// Error is upstream's error for the name (ERR-8).
 	Error string
+	// TimedOut: that error is that upstream, which answers every name, has not answered this one (MISS-5).
+	TimedOut bool
 	// Held is until when upstream's removal of the name is held back (H-22); zero if it is not.
 	Held time.Time
 	// Ends is when the TTL runs out on this lane; zero if there is none.
@@ -183,6 +185,7 @@ func describe(x *index, places []Place) []Description {
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()
+		d.TimedOut = a.Error == unanswered
 	}
 	return descriptions
 }

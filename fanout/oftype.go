@@ -184,6 +184,13 @@ func (o OfType) Describe(after Place, limit int, match func(name string) bool) (
 	return page, more
 }
 
+// DescribeAll lists all names of a type at one instant, in order (CSDS-6).
+func (o OfType) DescribeAll() (all []Description) {
+	o.hub.types.look(o.url, func(x *index) { all = describe(x, places(x, Place{}, func(string) bool { return true })) })
+	slices.SortFunc(all, func(a, b Description) int { return a.compare(b.Place) })
+	return all
+}
+
 // Release carries out all held-back removals of a type on behalf of an operator, and returns how many.
 func (o OfType) Release(now time.Time) (count int) {
 	o.hub.types.change(o.url, func(x *index) {

@@ -20,6 +20,8 @@ type ClientName struct {
 	Now string `json:"now,omitempty"`
 	// Changed is the position of the last change.
 	Changed cache.Seq `json:"-"`
+	// Resource is what the relay has; nil: nothing.
+	Resource *cache.Resource `json:"-"`
 }
 
 // Step is how far a client is with one resource. It is a closed set.
@@ -44,7 +46,7 @@ func (s *Session) Names(t cache.TypeURL, after string, most int) (names []Client
 		return nil, false
 	}
 	st.base().sub.Read(func(v fanout.View) {
-		all := distinct(st.base().mentioned(v))
+		all := distinct(st.base().mention(v, nil))
 		i, found := slices.BinarySearch(all, after)
 		if found {
 			i++
@@ -63,6 +65,24 @@ func (s *Session) Names(t cache.TypeURL, after string, most int) (names []Client
 	return names, more
 }
 
+// AllNames appends what Names describes to a list, all of it and at one instant (CSDS-6). scratch is for names, and
+// is returned for the next call.
+func (s *Session) AllNames(t cache.TypeURL, list []ClientName, scratch []string) ([]ClientName, []string) {
+	st := s.find(t)
+	if st == nil {
+		return list, scratch
+	}
+	st.base().sub.Read(func(v fanout.View) {
+		scratch = distinct(st.base().mention(v, scratch[:0]))
+		for _, name := range scratch {
+			if n, some := describeName(st, v, name); some {
+				list = append(list, n)
+			}
+		}
+	})
+	return list, scratch
+}
+
 // Name describes one resource of a type. some is false if the client has nothing to do with it.
 func (s *Session) Name(t cache.TypeURL, name string) (n ClientName, some bool) {
 	if st := s.find(t); st != nil {
@@ -75,10 +95,12 @@ func describeName(st state, v fanout.View, name string) (n ClientName, some bool
 	x := st.base()
 	id, asked := v.Lookup(name)
 	n = ClientName{Name: name, Asked: asked}
-	_, has := x.of(v, name)
 	h, clear := st.holding(v, name)
 	n.Held = h.Version
-	r := v.Resource(name)
+	r, has := v.Resource(name), false
+	if r == nil {
+		_, has = x.of(v, name)
+	}
 	switch {
 	case r == nil && has:
 		n.Step = StepStays
@@ -87,7 +109,7 @@ func describeName(st state, v fanout.View, name string) (n ClientName, some bool
 	case r == nil:
 		n.Step = StepSynced
 	default:
-		n.Now, n.Changed = r.Version, v.Changed(r)
+		n.Now, n.Changed, n.Resource = r.Version, v.Changed(r), r
 		n.Step = x.step(n, clear)
 	}
 	return n, asked || has || r != nil

@@ -28,7 +28,7 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
 	}
 	all := make(map[string]Holding)
 	st.base().sub.Read(func(v fanout.View) {
-		for _, name := range slices.Concat(st.base().mentioned(v), of) {
+		for _, name := range slices.Concat(st.base().mention(v, nil), of) {
 			if h, clear := st.holding(v, name); clear {
 				all[name] = h
 			}
@@ -37,8 +37,8 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
 	return all
 }
 
-// mentioned returns all names of which the record may say something, some of them more than once.
-func (h *holdings) mentioned(v fanout.View) (names []string) {
+// mention appends all names of which the record may say something, some of them more than once.
+func (h *holdings) mention(v fanout.View, names []string) []string {
 	for _, id := range v.Names() {
 		names = append(names, v.Name(id))
 	}

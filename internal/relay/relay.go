@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	downsession "github.com/xds-relay/xds-relay/downstream/session"
@@ -294,6 +297,17 @@ func (r *Relay) Client(stream uint64) (downstream.Client, bool) { return r.serve
 func (r *Relay) ClientNames(stream uint64, t cache.TypeURL, after string, most int) ([]downsession.ClientName, bool) {
 	return r.server.ClientNames(stream, t, after, most)
 }
+
+// Streams are the numbers of the open client streams, oldest first.
+func (r *Relay) Streams() []uint64 { return r.server.Streams() }
+
+// View looks at an open client stream whose client's node is wanted.
+func (r *Relay) View(stream uint64, wanted func(*core.Node) bool, into *downstream.View) bool {
+	return r.server.View(stream, wanted, into)
+}
+
+// Health says over gRPC whether the relay can serve, by the rule of Ready.
+func (r *Relay) Health() healthpb.HealthServer { return r.server.Health() }
 
 // Holders returns which versions of a resource a group's clients have.
 func (r *Relay) Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder {

@@ -61,6 +61,8 @@ type Core struct {
 
 	claims claims // what streams carry because of some clients
 
+	nacks nacks // for people
+
 	// changesAt is when to read the changes of interest; zero means that there are none.
 	// That is at once, except for lanes on which changes are gathered (UP-6).
 	changesAt time.Time

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -13,6 +15,10 @@ import (
 type State struct {
 	// Node and Cluster are the id and the cluster of the node that the group shows.
 	Node, Cluster string
+	// Shown is that node. Nobody may change it.
+	Shown *core.Node
+	// Nacks are the resources that the relay rejects, oldest first.
+	Nacks []Nack
 	// Entries are the control planes, in order of preference.
 	Entries []EntryState
 }
@@ -51,7 +57,7 @@ type LaneState struct {
 
 // State describes the group.
 func (c *Core) State() State {
-	s := State{Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster()}
+	s := State{Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster(), Shown: c.config.Node, Nacks: slices.Clone(c.nacks.list)}
 	for i := range c.entries {
 		e := &c.entries[i]
 		d := EntryState{Name: e.Name, InUse: i == c.current, Heard: e.heard, Failed: e.failed, Error: e.failure}

@@ -197,6 +197,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 		l.settle.applied(d.adds, c.chunks(), &c.config, now)
 	}
 	nack = d.nack()
+	c.nacks.take(d, nack, now)
 	if l != nil && d.repeats {
 		c.reopen(s, l, now) // this ends the stream, so no ACK is queued
 		return nack, false
