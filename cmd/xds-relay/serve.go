@@ -127,7 +127,7 @@ func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *re
 	}{
 		{
 			c.Admin.Listen, "admin.listen", " (--admin)", "admin endpoint",
-			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask}),
+			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask, CSDS: func() config.CSDS { return r.Config().Admin.CSDS }}),
 		},
 		{c.Metrics.Listen, "metrics.listen", "", "metrics endpoint", admin.NewProbes(r, m)},
 	} {

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
+	"github.com/xds-relay/xds-relay/internal/csds"
 	"github.com/xds-relay/xds-relay/internal/health"
-	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Relay is what the package asks of the relay it describes. Every method may be
@@ -40,15 +41,14 @@ type Relay interface {
 	// ones over a time. StopDrain ends that.
 	StartDrain(away bool, over time.Duration)
 	StopDrain()
+	// Streams, View, Groups and Upstream are what CSDS shows.
+	csds.Relay
+	// Health is the answer to gRPC's health checks, by the same rule as Ready.
+	Health() healthpb.HealthServer
 	// Check says what does not hold, of the streams of clients, that has to hold at any time.
 	Check() []string
 	// Summary counts the open client streams without looking at their names.
 	Summary() downstream.Summary
-	// Groups are the Hubs of the groups by their short names; "" is the default
-	// group's.
-	Groups() map[string]*fanout.Hub
-	// Upstream is how the groups get on with their control planes, by the same names.
-	Upstream() map[string]upsession.State
 	// ControlPlanes are the addresses of the control planes, in order of preference.
 	ControlPlanes() []string
 	// Silent counts, for each type, the groups for which the control plane, though

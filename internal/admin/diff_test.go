@@ -48,7 +48,7 @@ func (b behind) ClientNames(_ uint64, t cache.TypeURL, after string, most int) (
 // newBehind has the versions 1 and 2 of some Clusters, and a Secret, in a Hub.
 func newBehind(t *testing.T, names ...string) behind {
 	h := fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10, History: fanout.NewHistory(1 << 20)})
-	b := behind{described{h}, make(map[cache.TypeURL][]session.ClientName)}
+	b := behind{described{hub: h}, make(map[cache.TypeURL][]session.ClientName)}
 	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 		s := h.Subscribe(typ, fanout.NewSubscriber(func() {}))
 		s.Delta(names, nil, time.Unix(1, 0))

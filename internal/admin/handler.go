@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/csds"
 )
 
 // handler answers people and probes. It changes nothing but by release.
@@ -44,11 +47,14 @@ type HandlerOptions struct {
 	// Reload reads the configuration again, and says what changed, or what is wrong with
 	// it; nil: that cannot be done here.
 	Reload func() (outcome string, err error)
+	// CSDS is what the Client Status Discovery Service shows; nil: names, versions and states.
+	CSDS func() config.CSDS
 }
 
-// NewHandler returns the HTTP face of a relay.
+// NewHandler returns the face of a relay for its operator: HTTP, and gRPC on the same connections.
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now(), diffs: make(chan struct{}, diffsAtOnce)}
+	tools := newServices(r, o.CSDS)
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &prefix= &identity= &group= &type=CDS &sync=nacked &summary &limit= &continue=", h.clients, false},
 		{"/clients/{stream}", "one client, and the versions that it has of each resource, JSON; ?type=CDS &limit= &continue=", h.client, false},
@@ -59,6 +65,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 		{"/drain", "POST: reports that the relay is not ready; ?for=60s also refuses new streams, and ends the open ones over that time", h.drain, true},
 		{"/undrain", "POST: ends a drain", h.undrain, true},
 		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},
+		{csds.Path, "POST: the Client Status Discovery Service, in JSON; over gRPC there are CSDS, health, reflection and channelz on this address, too", tools.csds.ServeHTTP, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
 	if o.Reload != nil {
@@ -94,7 +101,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 			fmt.Fprintf(w, "%-14s %s\n", p.path, p.help)
 		}
 	}))
-	return &Face{http.NewCrossOriginProtection().Handler(checkHost(o.Host, routes.mux)), routes.paths}
+	return &Face{sameOrigin(checkHost(o.Host, tools.either(routes.mux))), routes.paths, tools}
 }
 
 // getOnly refuses everything that could change something.
@@ -125,6 +132,15 @@ func only(next http.HandlerFunc, refusal string, methods ...string) http.Handler
 	})
 }
 
+// sameOrigin refuses what a web page of another origin asks.
+func sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		deny(w, req, http.StatusForbidden, protection.Check(req).Error())
+	}))
+	return protection.Handler(next)
+}
+
 // checkHost lets through requests for a host name of ours.
 func checkHost(host string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -138,7 +154,7 @@ func checkHost(host string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		http.Error(w, fmt.Sprintf("this is not %q; ask for localhost, or for the address of admin.listen", req.Host), http.StatusMisdirectedRequest)
+		deny(w, req, http.StatusMisdirectedRequest, fmt.Sprintf("this is not %q; ask for localhost, or for the address of admin.listen", req.Host))
 	})
 }
 

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	grpchealth "google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -26,7 +29,10 @@ import (
 const canary = "-----BEGIN PRIVATE KEY-----"
 
 // described is a relay with one group and five clients.
-type described struct{ hub *fanout.Hub }
+type described struct {
+	hub    *fanout.Hub
+	health healthpb.HealthServer
+}
 
 func newDescribed() described {
 	h := fanout.NewHub(fanout.Config{
@@ -45,7 +51,7 @@ func newDescribed() described {
 		}
 		h.Apply(fanout.Lane{Type: t}, u)
 	}
-	return described{h}
+	return described{h, grpchealth.NewServer()}
 }
 
 func (d described) Ready() (bool, string) { return false, "waiting for upstream" }
@@ -89,7 +95,32 @@ func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Hold
 }
 func (d described) StartDrain(bool, time.Duration) {}
 func (d described) StopDrain()                     {}
-func (d described) Check() []string                { return []string{"stream 3: CDS: names are not in order"} }
+func (d described) Streams() []uint64              { return []uint64{1} }
+func (d described) View(_ uint64, wanted func(*core.Node) bool, into *downstream.View) bool {
+	if into.Node = (&core.Node{Id: "node-1"}); !wanted(into.Node) {
+		return false
+	}
+	into.Types = nil
+	for _, t := range []cache.TypeURL{cache.Cluster, cache.Secret} {
+		into.Types = append(into.Types, downstream.TypeView{
+			ClientType: session.ClientType{Type: t, Group: "default", Nonce: "1"},
+			Names:      []session.ClientName{{Name: "a", Step: session.StepSynced, Held: "v2", Now: "v2", Resource: d.resource(t, "a")}},
+		})
+	}
+	return true
+}
+
+// resource is one that the hub has.
+func (d described) resource(t cache.TypeURL, name string) *cache.Resource {
+	for _, is := range d.hub.Of(t).DescribeAll() {
+		if is.Name == name {
+			return is.Resource
+		}
+	}
+	return nil
+}
+func (d described) Health() healthpb.HealthServer { return d.health }
+func (d described) Check() []string               { return []string{"stream 3: CDS: names are not in order"} }
 func (d described) Summary() downstream.Summary {
 	return downstream.Summary{Connections: 7, MaxConnections: 160, Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }

@@ -48,7 +48,7 @@ func NewProbes(r Relay, m *Metrics) *Face {
 			routes.handle(alias, getOnly(page.serve))
 		}
 	}
-	return &Face{routes.mux, routes.paths}
+	return &Face{Handler: routes.mux, routes: routes.paths}
 }
 
 func (p probes) live(w http.ResponseWriter, req *http.Request) {

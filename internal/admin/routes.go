@@ -5,11 +5,20 @@ import (
 	"slices"
 )
 
-// Face is what a relay shows over HTTP. It knows its routes, so that a test can hold each of them against the
-// list of those that are meant.
+// Face is what a relay shows over HTTP, and over gRPC on the same connections. It knows its routes and methods, so
+// that a test can hold each of them against the list of those that are meant.
 type Face struct {
 	http.Handler
 	routes []string
+	tools  *services // nil: no gRPC
+}
+
+// Methods lists the gRPC methods that it answers, as service/method.
+func (f *Face) Methods() []string {
+	if f.tools == nil {
+		return nil
+	}
+	return f.tools.methods()
 }
 
 // Routes lists the paths at which it answers.

@@ -10,11 +10,15 @@ import (
 	"github.com/xds-relay/xds-relay/internal/descriptors"
 )
 
-// Server is the HTTP server of a handler.
+// Server is the server of a Face.
 type Server struct {
-	http *http.Server
-	done chan struct{}
+	http  *http.Server
+	tools *services // nil: no gRPC
+	done  chan struct{}
 }
+
+// callsPerConnection bounds the HTTP/2 streams of a connection. A tool has a few.
+const callsPerConnection = 32
 
 // Serve shows a face on a listener until Close. Its connections are bounded: open ones must not use up
 // the file descriptors that clients need.
@@ -31,7 +35,14 @@ func Serve(l net.Listener, f *Face, log *slog.Logger) *Server {
 			ConnState:         c.changed,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
-		done: make(chan struct{}),
+		tools: f.tools,
+		done:  make(chan struct{}),
+	}
+	if f.tools != nil {
+		s.http.Protocols = new(http.Protocols)
+		s.http.Protocols.SetHTTP1(true)
+		s.http.Protocols.SetUnencryptedHTTP2(true)
+		s.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: callsPerConnection}
 	}
 	go func() {
 		defer close(s.done)
@@ -46,4 +57,7 @@ func Serve(l net.Listener, f *Face, log *slog.Logger) *Server {
 func (s *Server) Close() {
 	s.http.Close()
 	<-s.done
+	if s.tools != nil {
+		s.tools.close()
+	}
 }

@@ -191,6 +191,13 @@ type Admin struct {
 	// Secrets are not kept, nor anything if listen is empty. 0 keeps nothing.
 	// Default: 16MiB.
 	History Bytes `yaml:"history"`
+
+	// CSDS is what the Client Status Discovery Service on listen shows: off,
+	// nothing; status, names, versions and states; bodies, resources too, without
+	// inline data and fields marked sensitive. Secrets are never shown. With bodies
+	// any process of this host that reaches listen can read the others.
+	// Default: status.
+	CSDS CSDS `yaml:"csds"`
 }
 
 // Metrics configures a listener that answers probes (/livez, /readyz, /startupz) and
@@ -275,7 +282,7 @@ func Default() Config {
 			Snapshot:          Snapshot{Interval: 5 * time.Second, KeepUnwanted: 24 * time.Hour, MaxBytes: GiB},
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
-		Admin: Admin{History: 16 * MiB},
+		Admin: Admin{History: 16 * MiB, CSDS: CSDSStatus},
 		Log:   Log{Level: LogLevelInfo, Format: LogFormatAuto},
 		Tracing: Tracing{
 			SampleRatio: 0.01, AlwaysSample: []AlwaysSample{AlwaysSampleNack, AlwaysSampleSlow},

@@ -354,7 +354,7 @@ cache:
 authz: {rules_file: /etc/xds-relay/rules.yaml}
 version_key_file: /certs/hmac
 reload_on_change: true
-admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true, history: 1KiB}
+admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true, history: 1KiB, csds: bodies}
 metrics: {listen: "0.0.0.0:18002"}
 log: {level: debug, format: json}
 tracing:
@@ -457,7 +457,7 @@ func fullConfig() Config {
 			},
 		},
 		VersionKeyFile: "/certs/hmac", ReloadOnChange: true,
-		Admin:   Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true, History: KiB},
+		Admin:   Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true, History: KiB, CSDS: CSDSBodies},
 		Metrics: Metrics{Listen: "0.0.0.0:18002"},
 		Log:     Log{Level: LogLevelDebug, Format: LogFormatJSON},
 		Tracing: Tracing{

@@ -140,6 +140,19 @@ const (
 // Values lists the values that may be written.
 func (EmptyMeans) Values() []string { return []string{"", "wildcard", "nothing"} }
 
+// CSDS is the type of admin.csds.
+type CSDS string
+
+// The values of CSDS.
+const (
+	CSDSOff    CSDS = "off"
+	CSDSStatus CSDS = "status"
+	CSDSBodies CSDS = "bodies"
+)
+
+// Values lists the values that may be written.
+func (CSDS) Values() []string { return []string{"off", "status", "bodies"} }
+
 // LogLevel is the type of log.level.
 type LogLevel string
 

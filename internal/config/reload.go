@@ -142,6 +142,7 @@ var reloads = map[string]Reload{
 	"admin.listen":            ReloadRestart,
 	"admin.pprof":             ReloadRestart,
 	"admin.history":           ReloadNow,
+	"admin.csds":              ReloadNow,
 	"metrics.listen":          ReloadRestart,
 	"tracing.otlp_endpoint":   ReloadRestart,
 	"tracing.insecure":        ReloadRestart,

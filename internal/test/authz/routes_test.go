@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,7 +33,20 @@ var (
 		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
 		"/clients/{stream}/diff": "only this host reaches it; of Secrets it shows names and steps, and of other bodies nothing that is marked as sensitive or inline",
 		"/drain":                 acts, "/undrain": acts,
-		"/guard/release": acts, "/-/reload": acts, "/logging": acts,
+		"/v3/discovery:client_status": byThePlace,
+		"/guard/release":              acts, "/-/reload": acts, "/logging": acts,
+	}
+	// shownByGRPC has a row for each gRPC method of admin.listen.
+	shownByGRPC = map[string]string{
+		"envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus":  byThePlace + "; with admin.csds: bodies it shows those of other types, without inline data",
+		"envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus": byThePlace + "; as FetchClientStatus",
+
+		"grpc.health.v1.Health/Check": nothing, "grpc.health.v1.Health/List": nothing, "grpc.health.v1.Health/Watch": nothing,
+		"grpc.reflection.v1.ServerReflection/ServerReflectionInfo": nothing, "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": nothing,
+
+		"grpc.channelz.v1.Channelz/GetTopChannels": nothing, "grpc.channelz.v1.Channelz/GetServers": nothing, "grpc.channelz.v1.Channelz/GetServer": nothing,
+		"grpc.channelz.v1.Channelz/GetServerSockets": nothing, "grpc.channelz.v1.Channelz/GetChannel": nothing, "grpc.channelz.v1.Channelz/GetSubchannel": nothing,
+		"grpc.channelz.v1.Channelz/GetSocket": nothing,
 	}
 	public = map[string]string{
 		"/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
@@ -49,8 +63,12 @@ func TestEveryRouteIsMeant(t *testing.T) {
 	for _, face := range []struct {
 		name string
 		*admin.Face
-		rows map[string]string
-	}{{"admin.listen", admin.NewHandler(w.relay, metrics, everything), shown}, {"metrics.listen", admin.NewProbes(w.relay, metrics), public}} {
+		rows    map[string]string
+		methods map[string]string
+	}{{"admin.listen", admin.NewHandler(w.relay, metrics, everything), shown, shownByGRPC}, {"metrics.listen", admin.NewProbes(w.relay, metrics), public, nil}} {
+		if rows := slices.Sorted(maps.Keys(face.methods)); !slices.Equal(rows, face.Methods()) {
+			t.Errorf("%s: gRPC serves %q, and there are rows for %q. Each method needs one that says what keeps it from showing a client what is not its own", face.name, face.Methods(), rows)
+		}
 		served := face.Routes()
 		for route := range face.rows {
 			if !slices.Contains(served, route) {
@@ -79,6 +97,31 @@ func (w *alice) shows(face string, h http.Handler, page string) {
 	for _, secret := range append(forms(canary), w.version) {
 		if strings.Contains(text, secret) {
 			w.t.Errorf("%s%s shows %q of Bob's key", face, page, secret)
+		}
+	}
+}
+
+// TestCSDSShowsNoSecret: whatever it shows, in both views (CSDS-5).
+func TestCSDSShowsNoSecret(t *testing.T) {
+	w := newAlice(t, true)
+	for _, mode := range []config.CSDS{config.CSDSStatus, config.CSDSBodies} {
+		o := admin.HandlerOptions{Host: "localhost", Log: slog.New(slog.DiscardHandler), CSDS: func() config.CSDS { return mode }}
+		face := admin.NewHandler(w.relay, admin.NewMetrics(admin.ReadBuild("test")), o)
+		for _, request := range []string{"", `{"nodeMatchers": [{}]}`} {
+			resp := httptest.NewRecorder()
+			face.ServeHTTP(resp, httptest.NewRequest(http.MethodPost, "http://localhost/v3/discovery:client_status", strings.NewReader(request)))
+			text := resp.Body.String()
+			if !strings.Contains(text, "config") {
+				t.Fatalf("CSDS says %s", text)
+			}
+			if request != "" && !strings.Contains(text, bobsKey) {
+				t.Errorf("CSDS does not list Bob's key: %s", text)
+			}
+			for _, secret := range append(forms(canary), w.version) {
+				if strings.Contains(text, secret) {
+					t.Errorf("CSDS shows %q of Bob's key", secret)
+				}
+			}
 		}
 	}
 }

@@ -28,6 +28,7 @@ var downstreamRules = slices.Concat(
 	numbered("ORDER", 1, 8),
 	numbered("NODE", 1, 16),
 	numbered("REST", 10, 10),
+	numbered("CSDS", 1, 6),
 )
 
 // downstreamReasons are why a rule has no transcript, or not all of it, and what
@@ -38,6 +39,12 @@ var downstreamReasons = map[string]string{
 	"WILD-14": "does not arise: WILD-13's two streams are always used (upstream/session/plan.go), so membership needs no guess",
 	"NACK-9":  "a log and counters are no words between peers; TestOnlyTheLogTells",
 	"NODE-16": "transcripts have no certificates; downstream.TestStreamsEndWithTheirCertificate",
+	"CSDS-1":  "transcripts have no words for what tools ask: TestGRPCDebug of cmd/xds-relay; TestTools and TestCSDSIsOff of internal/admin, csds.TestJSON",
+	"CSDS-2":  "as CSDS-1; csds.TestOwnView",
+	"CSDS-3":  "as CSDS-1; csds.TestOwnView and csds.TestWhichGroup, TestNACKsOfTheRelay of internal/relay",
+	"CSDS-4":  "as CSDS-1; csds.TestClientViews and csds.TestMatchers, TestClientsInCSDS of internal/relay",
+	"CSDS-5":  "as CSDS-1; csds.TestBodies and csds.TestBodiesOnRequest, TestCSDSShowsNoSecret of internal/test/authz",
+	"CSDS-6":  "what is read at one instant is in no message; csds.TestLargeAnswers, csds.TestCallsAreBounded and csds.TestWrongMatchers for the bounds",
 	"NODE-5":  "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }
 
