@@ -15,7 +15,8 @@ type Source struct {
 	// Left counts the updates that are not among Traces for want of room.
 	Left int
 
-	latest Trace // the last to be added, be it listed or not
+	latest Trace    // the last to be added, be it listed or not
+	probes []*Probe // measure how long the updates take, oldest first
 }
 
 // Trace is a tracer's own record of one update. Nobody else looks into it.
@@ -51,7 +52,12 @@ func (s *Source) Adds(later *Source) bool {
 	if s == nil || later == nil {
 		return later != nil
 	}
-	return later.latest != nil && later.latest != s.latest
+	return s.AddsTrace(later) || s.AddsProbe(later)
+}
+
+// AddsTrace reports whether a later source has a trace that s, which may be nil, has not.
+func (s *Source) AddsTrace(later *Source) bool {
+	return later != nil && later.latest != nil && (s == nil || later.latest != s.latest)
 }
 
 // Fits reports whether there is room for the traces of a later source.
@@ -68,11 +74,18 @@ func (s *Source) With(later *Source) *Source {
 	case !s.Adds(later):
 		return s
 	}
-	both := &Source{At: s.At, Traces: s.Traces, Left: s.Left + later.Left, latest: later.latest}
+	both := *s
+	if s.AddsProbe(later) {
+		both.probes = probesOf(s, later)
+	}
+	if !s.AddsTrace(later) {
+		return &both
+	}
+	both.latest, both.Left = later.latest, s.Left+later.Left
 	if s.Fits(later) {
 		both.Traces = slices.Concat(s.Traces, later.Traces)
 	} else {
 		both.Left += len(later.Traces)
 	}
-	return both
+	return &both
 }

@@ -40,6 +40,8 @@ type Config struct {
 	Unasked *Unasked
 	// History remembers the resources that were replaced or removed last; nil: nothing does.
 	History *History
+	// Convergence measures how long changes take to the last client; nil: nothing does.
+	Convergence *Convergence
 	// Bounds are for tests; nil: DefaultBounds.
 	Bounds *Bounds
 	// Lock makes the lock of a type; nil: a sync.Mutex. Benchmarks use one that counts the work
@@ -147,7 +149,8 @@ type Applied struct {
 // client (UP-11).
 func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	h.types.change(lane.Type, func(x *index) {
-		x.marks.from(u.Source)
+		source, probe := x.sample(u.Source)
+		x.marks.from(source)
 		x.leaving.now = u.At
 		before := x.latest
 		a = x.lane(lane).apply(u)
@@ -155,6 +158,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 			h.arrivals.note(x.latest, u.At)
 		}
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
+		x.measure(probe)
 		x.marks.from(nil)
 	})
 	h.wanted.notify() // names that became Absent do not linger

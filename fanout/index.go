@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"sync"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -39,6 +40,7 @@ type index struct {
 	// Who subscribes to what, who is to be woken, and what lingers.
 	interest interest
 	marks    marker
+	sampled  time.Time // when the last change came whose convergence is measured
 	readers  readers
 	linger   lingerers
 }

@@ -48,7 +48,7 @@ type Marks struct {
 	// that upstream was asked for once more (VALID-5), confirmation of something restored
 	// (RECON-19), or upstream itself (ERR-7).
 	Again bool
-	// Source is where the changes come from, if they are traced.
+	// Source is where the changes come from.
 	Source *cache.Source
 }
 
@@ -72,13 +72,8 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
-	if by := &s.index.marks; by.source != nil && m.AsksForSources && s.marks.Source.Adds(by.source) {
-		if s.marks.Source.Fits(by.source) {
-			by.concerned++
-		} else {
-			by.behind++
-		}
-		s.marks.Source = s.marks.Source.With(by.source)
+	if by := &s.index.marks; m.AsksForSources && by.adds(s.marks.Source) {
+		s.marks.Source = by.join(s.marks.Source)
 	}
 	if !s.dirty {
 		s.dirty = true

@@ -59,7 +59,7 @@ func BenchmarkNext(b *testing.B) {
 
 // watched is a world with 1,000 clusters and a client that keeps them.
 func watched(b *testing.B) *crowd {
-	w := &crowd{b: b, url: cache.Cluster, n: 1000, hub: fanout.NewHub(fanout.Config{})}
+	w := &crowd{b: b, url: cache.Cluster, n: 1000, hub: fanout.NewHub(fanout.Config{Convergence: fanout.NewConvergence()})}
 	w.client(&discovery.DeltaDiscoveryRequest{})
 	w.changes(members)
 	b.ReportAllocs()
@@ -69,7 +69,7 @@ func watched(b *testing.B) *crowd {
 // updates change one of them, and change it back.
 func (w *crowd) updates() (updates [2]*cache.Update) {
 	for i, version := range []string{"other", "another"} {
-		updates[i] = &cache.Update{Set: []cache.Received{{Resource: w.resource("r-0000000", version)}}}
+		updates[i] = &cache.Update{Source: cache.NewSource(epoch, nil), Set: []cache.Received{{Resource: w.resource("r-0000000", version)}}}
 	}
 	return updates
 }

@@ -104,6 +104,8 @@ type sent struct {
 	listing fanout.Listing // of what it is about
 	// carries says when its resources changed, if a response before it was rejected or may be.
 	carries []cache.Seq
+	// source has the probes that wait for the client's verdict; nil: none does.
+	source *cache.Source
 }
 
 // Rejection is the last response that the client rejected, with the changes after From up to To,
@@ -204,9 +206,9 @@ func (x *exchange) sending(u sent, continued bool) {
 	if n > 0 && n >= x.most {
 		oldest := x.unacked[0]
 		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
-			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // the ACK of this one stands for both (ORDER-3)
+			x.unacked[0].standsFor(&oldest)
 		} else {
-			u.changes = u.changes || oldest.changes
+			u.standsFor(&oldest)
 		}
 	}
 	x.resent(u.carries)
@@ -215,6 +217,12 @@ func (x *exchange) sending(u sent, continued bool) {
 	}
 	x.unacked = append(x.unacked, u)
 	x.lastNonce = u.nonce
+}
+
+// standsFor notes that the ACK of a response stands for that of another one, too (ORDER-3).
+func (u *sent) standsFor(older *sent) {
+	u.changes = u.changes || older.changes
+	u.source = older.source.With(u.source)
 }
 
 // takeAck takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). No other
@@ -228,6 +236,9 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 	s, from := x.unacked[i], x.ackedTo
 	if i > 0 && !x.unacked[i-1].partial {
 		from = x.unacked[i-1].seq // a NACK says nothing of the responses before it
+	}
+	for _, u := range x.unacked[:i+1] {
+		u.source.Done(now)
 	}
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	if x.times.owed = 0; len(x.unacked) > 0 {

@@ -167,7 +167,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		x.waitSince = time.Time{} // the removals that waited have become obsolete
 	}
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
-		s.untell(x) // the change does not concern this client
+		s.untell(x, now) // the change does not concern this client
 	}
 	return sp
 }
@@ -219,15 +219,32 @@ func (s *Session) take(x *exchange, m fanout.Marks) {
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
 		s.untold = append(s.untold, Untold{m.Source, true})
 	}
-	x.source = x.source.With(m.Source)
+	x.source = x.source.With(x.measured(m.Source))
+}
+
+// measured returns the source of changes, without probes if the client has owed an ACK for so long that nobody
+// waits for it.
+func (x *exchange) measured(source *cache.Source) *cache.Source {
+	if x.times.owed == 0 || !source.Measured() || source.At.Sub(clock(x.times.owed)) <= fanout.MaxConvergence {
+		return source
+	}
+	return source.Leave()
 }
 
 // untell gives up the source of a type's changes, because no response will carry it.
-func (s *Session) untell(x *exchange) {
+func (s *Session) untell(x *exchange, now time.Time) {
 	if x.source.Traced() {
 		s.untold = append(s.untold, Untold{Source: x.source})
 	}
+	x.source.Done(now)
 	x.source = nil
+}
+
+// leave gives up a type's subscription, and whatever waits for the client because of it.
+func (s *Session) leave(x *exchange, now time.Time) {
+	x.sub.Close(now)
+	x.sub.Read(func(v fanout.View) { s.take(x, v.Marks()) })
+	s.untell(x, now)
 }
 
 // Untold is a traced source that no response will carry.

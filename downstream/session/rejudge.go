@@ -63,10 +63,10 @@ func (s *Session) rejoin(st state, now time.Time) *End {
 		to = s.refusedBy(end, x.url, m, now)
 	}
 	s.sift(x, m.Reads)
-	was := x.sub
+	was := *x
 	st.move(to, now)
 	s.answer(st.base(), now)
-	was.Close(now)
+	s.leave(&was, now)
 	return nil
 }
 

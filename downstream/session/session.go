@@ -445,10 +445,14 @@ func inOrder(a, b state) int {
 func (s *Session) Close(now time.Time) {
 	for _, st := range s.states {
 		x := st.base()
-		x.sub.Close(now)
-		x.sub.Read(func(v fanout.View) { s.take(x, v.Marks()) })
-		s.untell(x)
+		s.leave(x, now)
+		for _, u := range x.unacked {
+			u.source.Done(now)
+		}
 		x.group.Leave()
+	}
+	if n := len(s.chunks); n > 0 {
+		s.chunks[n-1].Source.Done(now)
 	}
 	if s.ofNode != nil {
 		s.clusterDeliveries.leave(s.node.GetId())

@@ -33,6 +33,9 @@ func (s *Session) chunk(now time.Time) *Response {
 			}
 		})
 	}
+	if !r.Partial && r.Source.Measured() {
+		u.source = r.Source
+	}
 	x.sending(u, sp.answer)
 	sp.answer = true // the other parts are no push of their own
 	x.spelled.respell(r)

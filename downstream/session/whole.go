@@ -20,7 +20,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 	sp := &speaker{state: w}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look
-		s.untell(w.base())
+		s.untell(w.base(), now)
 		s.measure(sp, v)
 		sp.part = w.whole(v)
 	})

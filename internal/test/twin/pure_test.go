@@ -50,6 +50,8 @@ type pureRelay struct {
 	sotw       string // Settings.SotW
 	crowd      crowd
 
+	convergence *fanout.Convergence
+
 	streams []upsession.StreamID       // open ones
 	planeOf map[upsession.StreamID]int // to which control plane they lead
 	clients []*pureClient
@@ -193,7 +195,8 @@ func (r *pureRelay) Restart() {
 	}
 	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
 	h := relay.HubConfig(r.config)
-	h.Bounds = hubBounds(r.settings)
+	r.convergence = fanout.NewConvergence()
+	h.Bounds, h.Convergence = hubBounds(r.settings), r.convergence
 	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
@@ -283,6 +286,17 @@ func (r *pureRelay) Close(id int) {
 	if c := r.client(id); c != nil {
 		c.session.Close(r.now)
 		r.clients = slices.DeleteFunc(r.clients, func(o *pureClient) bool { return o == c })
+		if len(r.clients) == 0 {
+			r.measured()
+		}
+	}
+}
+
+// measured: without clients, no change waits to be acknowledged by one.
+func (r *pureRelay) measured() {
+	r.convergence.Take(r.now)
+	if over, _ := r.convergence.Take(r.now.Add(2 * fanout.MaxConvergence)); len(over) > 0 {
+		r.game.checker.fail("convergence", "all clients have gone, and %d changes wait for some", len(over))
 	}
 }
 
@@ -358,6 +372,7 @@ func (r *pureRelay) Answer(stream int, m proto.Message) {
 		r.game.checker.fail("game", "a control plane that hangs says something")
 	}
 	d := upsession.Decode(proto.Clone(m), cache.Fingerprint{})
+	d.Update.Source = cache.NewSource(r.now, nil)
 	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
