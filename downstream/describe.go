@@ -56,10 +56,24 @@ type Summary struct {
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
 	Sync map[session.Sync]int
+	// Lagging counts the streams that have not been in step for longer than each of LagSteps.
+	Lagging [len(LagSteps)]int
 	// Groups has the number of streams of each group that has any (H-24).
 	Groups []int
 	// Refused counts the types that are refused while their streams go on (NODE-14).
 	Refused map[session.RefusedType]int
+}
+
+// LagSteps are how long a client may have been out of step to count in Summary.Lagging.
+var LagSteps = [...]time.Duration{5 * time.Second, 30 * time.Second, 5 * time.Minute}
+
+// lags counts a stream that has been out of step since a time.
+func (s *Summary) lags(since, now time.Time) {
+	for i, step := range LagSteps {
+		if !since.IsZero() && now.Sub(since) > step {
+			s.Lagging[i]++
+		}
+	}
 }
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so it can be called often.
@@ -72,10 +86,12 @@ func (s *Server) Summary() Summary {
 		Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{},
 	}
 	groups := make(map[*fanout.Hub]int)
+	now := time.Now()
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
 		st.with(func(of *session.Session) {
 			sum.Sync[of.Sync()]++
+			sum.lags(of.Since(), now)
 			hubs, refused := of.Served()
 			for _, hub := range hubs {
 				groups[hub]++

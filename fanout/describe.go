@@ -31,6 +31,9 @@ type TypeSummary struct {
 	InDoubt, Withheld int
 	// Restored reports whether some of the type is restored, and not confirmed by upstream yet.
 	Restored bool
+	// States counts the names that the group subscribes to, and the members of the wildcard's set, by what the
+	// relay knows of them.
+	States map[ClientState]int
 }
 
 // Summarize returns a summary of each type of the group, in order of their URLs. Its cost grows
@@ -56,6 +59,7 @@ func summarize(x *index) TypeSummary {
 		InDoubt:   len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
 		Withheld:  x.interest.withheld,
 		Restored:  x.restored.any(),
+		States:    x.states(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
 	if fewer.Len() > more.Len() {

@@ -101,6 +101,23 @@ func (s *Session) Sync() Sync {
 	return states[worst]
 }
 
+// Since returns since when the client has not been in step with one of its types; zero: it is in step, or what it
+// lacks is about to be sent. Unlike Describe it looks at no name, so it can be called often.
+func (s *Session) Since() time.Time {
+	var l lag
+	for _, st := range s.states {
+		x := st.base()
+		if x.rejects() {
+			l.add(0, x.rejected.At)
+		}
+		l.add(0, clock(x.times.owed))
+		if x.source != nil && x.due() {
+			l.add(0, x.source.At)
+		}
+	}
+	return l.since
+}
+
 // Describe describes the stream's types.
 func (s *Session) Describe() []ClientType {
 	types := make([]ClientType, 0, len(s.states))

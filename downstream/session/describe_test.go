@@ -42,7 +42,7 @@ func (f *followed) ask(req *discovery.DeltaDiscoveryRequest) {
 
 // changes has upstream send names in a version, and remove others, on a lane.
 func (f *followed) changes(wildcard bool, version string, removed []string, names ...string) {
-	u := &cache.Update{At: f.now, Removed: removed, Synced: true}
+	u := &cache.Update{At: f.now, Removed: removed, Synced: true, Source: cache.NewSource(f.now, nil)}
 	for _, name := range names {
 		in := &discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: string(cache.Cluster), Value: []byte(version)}}
 		u.Set = append(u.Set, cache.Received{Resource: cache.NewResource(cache.Cluster, in, cache.Fingerprint{})})
@@ -81,6 +81,9 @@ func TestSinceWhen(t *testing.T) {
 				return 0
 			}
 			return at.Unix()
+		}
+		if at := f.s.Since(); !at.Equal(c.Since) {
+			t.Errorf("%s: since %v, and at a glance since %v", what, c.Since, at)
 		}
 		got := fmt.Sprint(c.Sync, c.Behind, unix(c.Since), unix(c.LastSent), unix(c.LastAck))
 		if want := fmt.Sprint(sync, behind, since, sent, acked); got != want {
