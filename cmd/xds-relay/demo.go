@@ -55,7 +55,7 @@ or after --for.`,
 			o.Color = o.TTY && os.Getenv("NO_COLOR") == ""
 			o.Width = terminalWidth
 			metrics := admin.NewMetrics(admin.ReadBuild(version))
-			o.Upstream, o.Downstream = metrics, metrics
+			o.Upstream, o.Downstream, o.Convergence = metrics, metrics, metrics
 			o.Admin = func(r *relay.Relay) (string, func(), error) { return demoAdmin(r, metrics, adminAddress) }
 			err := demo.Run(ctx, o)
 			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, os.ErrPermission) {

@@ -83,13 +83,13 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 	for _, note := range c.Notes() {
 		log.Warn(note.Msg, "file", note.File, "key", note.Key, "hint", note.Hint)
 	}
-	metrics := admin.NewMetrics(build)
+	metrics := admin.NewMetrics(build, metricsOptions(c)...)
 	tracer, err := newTracer(c, build.Version, log.Logger)
 	if err != nil {
 		return err
 	}
 	defer tracer.Close() // after the relay
-	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Rules: metrics, Version: build.Version}
+	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Rules: metrics, Convergence: metrics, Version: build.Version}
 	options.Trace(tracer)
 	r, err := relay.New(c, options)
 	if err != nil {
@@ -114,6 +114,14 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		r.Serve(l)
 	}
 	return shutDown(r, awaitEnd(ctx, signals), signals, log.Logger)
+}
+
+// metricsOptions are what the configuration says of metrics.
+func metricsOptions(c *config.Config) (options []admin.MetricsOption) {
+	if !c.Metrics.NativeHistograms {
+		options = append(options, admin.WithoutNativeHistograms())
+	}
+	return options
 }
 
 // faces are the relay's HTTP servers.

@@ -74,9 +74,11 @@ type stateCollector struct {
 	mostNames     *prometheus.Desc
 	pressed       *prometheus.Desc
 	sync          *prometheus.Desc
+	laggards      *prometheus.Desc
 	refused       *prometheus.Desc
 	subscriptions *prometheus.Desc
 	resources     *prometheus.Desc
+	states        *prometheus.Desc
 	bytes         *prometheus.Desc
 	held          *prometheus.Desc
 	absent        *prometheus.Desc
@@ -104,9 +106,11 @@ func newStateCollector(r Relay) *stateCollector {
 		mostNames:     desc("client_names_limit", "How many of these there may be: downstream.max_names. 0 is no limit."),
 		pressed:       desc("memory_pressure", "1 while live memory exceeds 90 % of GOMEMLIMIT or of the cgroup's limit, so that the relay takes no new client streams."),
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (a response waits to be sent), unacked (the client owes an ACK) or nacked (its last verdict was a rejection).", "state"),
+		laggards:      desc("laggards", "Open client streams that have not been in step with some type for longer than 5 s, 30 s or 5 min: a response was not acknowledged or was rejected, or a change was not sent. One that is out of step for longer than 5 min counts in all three.", "over"),
 		refused:       desc("client_refused_types", "Types that the relay refuses on open client streams whose other types it serves: the client has no identity (forbidden), or there is no room for another group (too_many). told says what the client gets. errors: an error for each name. nothing: no response, so that the client waits; this is for a client that subscribes to the wildcard, and for a SotW client that came back with a full-state set.", "type", "reason", "told"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
+		states:        desc("resources_by_state", "Resources that the relay subscribes to, by what it knows of each, in the words of gRPC's xDS client (gRFC A78, A88): acked; requested (the control plane has not answered), nacked (it sent what cannot be used), does_not_exist, received_error, timeout (it was silent about the name); each of the last five with _but_cached if a copy is served all the same. requested_but_cached comes from disk, does_not_exist_but_cached is a removal that the guard holds back.", "type", "state"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; somebody should look when it is above 0.", "type"),
 		absent:        desc("absent_names", "Names that clients subscribe to and that do not exist, by the reason: the control plane has removed the name or reported it missing (removed, not_found), has listed everything without it (sweep), has not answered it for timers.dne_timeout (timer), or has not renewed it (ttl).", "type", "cause"),
 		silent:        desc("upstream_silent_groups", "Groups for which the control plane, though alive, has said nothing of a type for timers.dne_timeout while clients wait: it may not know the node that the relay shows. The log and /groups say more.", "type"),
@@ -128,6 +132,8 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.names
 	ch <- c.mostNames
 	ch <- c.pressed
+	ch <- c.laggards
+	ch <- c.states
 	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
 	}
@@ -158,6 +164,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, state := range session.SyncStates() {
 		gauge(c.sync, summary.Sync[state], string(state))
 	}
+	for i, over := range laggards {
+		gauge(c.laggards, summary.Lagging[i], over)
+	}
 
 	// Types outside the type table share the label "other".
 	hubs := c.relay.Groups()
@@ -175,7 +184,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t.Held += s.Held
 			t.InDoubt += s.InDoubt
 			t.Withheld += s.Withheld
-			t.Absent = added(t.Absent, s.Absent)
+			t.Absent, t.States = added(t.Absent, s.Absent), added(t.States, s.States)
 			totals[s.Type.Short()] = t
 		}
 	}
@@ -192,6 +201,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		for cause, name := range causes {
 			gauge(c.absent, t.Absent[cause], short, name)
 		}
+		for _, state := range fanout.ClientStates() {
+			gauge(c.states, t.States[state], short, string(state))
+		}
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
 		gauge(c.held, t.Held, short)
@@ -203,17 +215,20 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// laggards are the labels of downstream.LagSteps.
+var laggards = [len(downstream.LagSteps)]string{"5s", "30s", "5m"}
+
 // protocols are the variants that streams of clients speak.
 var protocols = []string{"delta", "sotw"}
 
-// added is the sum of two counts of causes.
-func added(a, b map[cache.Cause]int) map[cache.Cause]int {
+// added is the sum of two counts.
+func added[K comparable](a, b map[K]int) map[K]int {
 	sum := maps.Clone(a)
 	if sum == nil {
-		sum = make(map[cache.Cause]int)
+		sum = make(map[K]int)
 	}
-	for cause, n := range b {
-		sum[cause] += n
+	for of, n := range b {
+		sum[of] += n
 	}
 	return sum
 }

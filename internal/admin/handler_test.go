@@ -122,7 +122,7 @@ func (d described) resource(t cache.TypeURL, name string) *cache.Resource {
 func (d described) Health() healthpb.HealthServer { return d.health }
 func (d described) Check() []string               { return []string{"stream 3: CDS: names are not in order"} }
 func (d described) Summary() downstream.Summary {
-	return downstream.Summary{Connections: 7, MaxConnections: 160, Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
+	return downstream.Summary{Connections: 7, MaxConnections: 160, Protocols: map[string]int{"delta": 5}, Groups: []int{5}, Lagging: [3]int{3, 2, 1}}
 }
 func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"default": d.hub} }
 func (d described) ControlPlanes() []string        { return []string{"a:1", "b:1"} }

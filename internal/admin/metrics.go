@@ -20,8 +20,9 @@ const prefix = "xds_relay_"
 // Metrics counts what happens in a relay. Hand it to the relay as both Observers,
 // and then Attach the relay for the gauges over its state.
 type Metrics struct {
-	registry *prometheus.Registry
-	build    Build
+	registry    *prometheus.Registry
+	build       Build
+	classicOnly bool // histograms have no native form
 
 	// The counters that the streams increase. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
@@ -61,6 +62,7 @@ type Metrics struct {
 	refusals     *prometheus.CounterVec
 	names        *prometheus.CounterVec
 
+	convergence  convergenceMetrics
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
 	rules        rulesMetrics
@@ -81,8 +83,11 @@ const (
 )
 
 // NewMetrics returns a registry with everything but the gauges over state.
-func NewMetrics(b Build) *Metrics {
+func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), build: b}
+	for _, set := range options {
+		set(m)
+	}
 	m.upstream.begin, m.clients.begin = m.newUpstreamSeries, m.newClientSeries
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
@@ -139,20 +144,9 @@ func NewMetrics(b Build) *Metrics {
 	m.responses = counter("responses_total", "Responses handed to the transport for clients.", "type")
 	m.resourcesOut = counter("response_resources_total", "Resources, and removed names, in responses to clients.", "type", "op")
 	m.bytesOut = counter("response_bytes_total", "Bytes of responses to clients, before compression and TLS.", "type")
-	m.ack = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:                           prefix + "ack_seconds",
-		Help:                           "Time from handing a response to the transport to its ACK.",
-		Buckets:                        []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		NativeHistogramBucketFactor:    1.1,
-		NativeHistogramMaxBucketNumber: 160,
-	}, []string{"type"})
-	m.propagation = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:                           prefix + "propagation_seconds",
-		Help:                           "Time from receiving a change from the control plane to handing it to the transport for a client; from the oldest of the changes in a response. With tracing it has exemplars.",
-		Buckets:                        []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		NativeHistogramBucketFactor:    1.1,
-		NativeHistogramMaxBucketNumber: 160,
-	}, []string{"type"})
+	m.ack = m.histogram("ack_seconds", "Time from handing a response to the transport to its ACK.", latencies)
+	m.propagation = m.histogram("propagation_seconds", "Time from receiving a change from the control plane to handing it to the transport for a client; from the oldest of the changes in a response. With tracing it has exemplars.", latencies)
+	m.convergence = m.newConvergenceMetrics()
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
 
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
@@ -171,7 +165,7 @@ func NewMetrics(b Build) *Metrics {
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.ack, m.propagation, m.panics, m.stalls, m.limited, m.readingWaits, info,
+	m.registry.MustRegister(m.panics, m.stalls, m.limited, m.readingWaits, info,
 		newGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

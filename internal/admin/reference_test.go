@@ -60,7 +60,7 @@ var open = map[string]string{
 }
 
 // closed are the labels whose values are fixed.
-var closed = []string{"type", "protocol", "reason", "role", "mode", "result", "op", "kind", "state", "cause", "what", "operation", "file", "hop", "told"}
+var closed = []string{"type", "protocol", "reason", "role", "mode", "result", "op", "kind", "state", "cause", "what", "operation", "file", "hop", "told", "over"}
 
 // TestNames: each metric of the relay is called and described as Prometheus has it, and has
 // no label that is not known here.

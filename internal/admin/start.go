@@ -16,6 +16,7 @@ func (m *Metrics) fromTheStart() {
 	for _, short := range cache.Shorts() {
 		m.upstream.ofShort(short)
 		m.clients.ofShort(short)
+		m.convergence.seconds.WithLabelValues(short)
 		m.nacksSent.WithLabelValues(short)
 		m.unasked.WithLabelValues(short)
 		m.leftOut.WithLabelValues(short)

@@ -208,6 +208,13 @@ type Metrics struct {
 	// authentication; it shows no client and no resource.
 	// Default: "".
 	Listen string `yaml:"listen"`
+
+	// NativeHistograms offers histograms in Prometheus' native form, too, which is
+	// finer and has no fixed buckets. A Prometheus that asks for protobuf gets both
+	// forms (scrape_native_histograms, scrape_protocols); a scrape in text has
+	// only the classic buckets, in any case.
+	// Default: true.
+	NativeHistograms bool `yaml:"native_histograms"`
 }
 
 // Log configures the relay's own log.
@@ -282,8 +289,9 @@ func Default() Config {
 			Snapshot:          Snapshot{Interval: 5 * time.Second, KeepUnwanted: 24 * time.Hour, MaxBytes: GiB},
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
-		Admin: Admin{History: 16 * MiB, CSDS: CSDSStatus},
-		Log:   Log{Level: LogLevelInfo, Format: LogFormatAuto},
+		Admin:   Admin{History: 16 * MiB, CSDS: CSDSStatus},
+		Metrics: Metrics{NativeHistograms: true},
+		Log:     Log{Level: LogLevelInfo, Format: LogFormatAuto},
 		Tracing: Tracing{
 			SampleRatio: 0.01, AlwaysSample: []AlwaysSample{AlwaysSampleNack, AlwaysSampleSlow},
 			SlowAfter: time.Second, Window: 10 * time.Second,

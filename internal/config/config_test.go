@@ -355,7 +355,7 @@ authz: {rules_file: /etc/xds-relay/rules.yaml}
 version_key_file: /certs/hmac
 reload_on_change: true
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true, history: 1KiB, csds: bodies}
-metrics: {listen: "0.0.0.0:18002"}
+metrics: {listen: "0.0.0.0:18002", native_histograms: false}
 log: {level: debug, format: json}
 tracing:
   otlp_endpoint: https://collector:4317

@@ -33,10 +33,11 @@ type Options struct {
 
 	// Admin, if set, starts an admin listener for the relay.
 	Admin func(*relay.Relay) (url string, stop func(), err error)
-	// Upstream and Downstream observe the relay, for metrics; nil: nobody
+	// Upstream, Downstream and Convergence observe the relay, for metrics; nil: nobody
 	// does.
-	Upstream   upstream.Observer
-	Downstream downstream.Observer
+	Upstream    upstream.Observer
+	Downstream  downstream.Observer
+	Convergence relay.ConvergenceObserver
 }
 
 // Bounds of what one machine shows in a readable way.
@@ -149,7 +150,7 @@ func (d *demo) startRelay() (*relay.Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: relay: %w", err)
 	}
-	r, err := relay.New(c, relay.Options{Upstream: d.options.Upstream, Downstream: d.options.Downstream})
+	r, err := relay.New(c, relay.Options{Upstream: d.options.Upstream, Downstream: d.options.Downstream, Convergence: d.options.Convergence})
 	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("demo: relay: %w", err)

@@ -75,6 +75,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<-chan struct{}) {
 	up, hub := UpstreamConfig(c, g.upstream.Fingerprint), HubConfig(c)
 	up.Hop, up.Answers, hub.Unasked, hub.History = g.upstream.Hop, g.upstream.Answers, g.hub.Unasked, g.hub.History
+	hub.Convergence = g.hub.Convergence
 	hub.Unasked.Resize(int(c.Cache.MaxUnaskedBytes))
 	hub.History.Resize(historyBytes(c))
 	g.relays.Store(&c.Downstream.Relays)

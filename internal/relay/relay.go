@@ -45,6 +45,8 @@ type Options struct {
 	Follow       certs.Options
 	// Rules hears of changes of authz.rules_file; nil: nobody does.
 	Rules RulesObserver
+	// Convergence hears how long changes take to the last client; nil: it is not measured.
+	Convergence ConvergenceObserver
 	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
 	UpstreamTracer   upstream.Tracer
 	DownstreamTracer downstream.Tracer
@@ -120,6 +122,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.clients = cancel, newSwappable(serverCreds)
+	convergence, measures := measureConvergence(o.Convergence)
 	r.groups = &groups{
 		Grouping: NewGrouping(c).Under(key),
 		rules:    &authorizer{log: o.Log.With("component", "authz"), observer: o.Rules, poll: o.Follow.NoNotify},
@@ -134,6 +137,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
 	r.groups.upstream.Hop = o.Hop
+	r.groups.hub.Convergence = convergence
 	if !o.NoTrials {
 		r.groups.upstream.Answers = session.NewAnswers()
 	}
@@ -147,6 +151,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
 	r.groups.run(r.certs.Run)
+	if convergence != nil {
+		r.groups.run(measures)
+	}
 	r.alive = r.watchdog()
 	r.groups.run(r.alive.Run)
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "secrets", c.Groups.EffectiveSecrets(), "send_identity", c.Groups.SendIdentity, "node_mode", c.EffectiveNodeMode())

@@ -39,6 +39,7 @@ type world struct {
 	dials     atomic.Int32 // by clients
 	seen      sightings
 	seenAbove above
+	converged convergences
 
 	said      int // responses of the control plane
 	published []publication
@@ -69,7 +70,7 @@ func inWorldThat(t *testing.T, set []string, log *slog.Logger, f func(w *world))
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
 		w.seen.ended = make(map[session.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
-		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove}); err != nil {
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove, Convergence: &w.converged}); err != nil {
 			t.Fatal(err)
 		}
 		w.relay.Serve(w.down.Listener())
