@@ -66,6 +66,9 @@ func (b *Bare) Read(data []byte, delta bool) bool {
 	return len(b.TypeURL) > 0 && len(b.Nonce) > 0
 }
 
+// Size is that of the request, in bytes.
+func (b *Bare) Size() int { return len(b.raw) }
+
 // Message decodes the request. It fails if a string is not UTF-8, which Read does not check and
 // which must not go upstream.
 func (b *Bare) Message(delta bool) (m proto.Message, end *End) {

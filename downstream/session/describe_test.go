@@ -24,8 +24,10 @@ type followed struct {
 	last *Response
 }
 
-func follow(t *testing.T, names ...string) *followed {
-	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
+func follow(t *testing.T, names ...string) *followed { return followIn(t, "", names...) }
+
+func followIn(t *testing.T, group string, names ...string) *followed {
+	hub := fanout.NewHub(fanout.Config{Name: group, Linger: time.Minute})
 	f := &followed{t: t, hub: hub, now: time.Unix(1000, 0)}
 	f.s = New(&Config{MaxName: 100, MaxNames: 100, AckTimeout: time.Hour}, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})
 	f.ask(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "n"}, ResourceNamesSubscribe: names})
