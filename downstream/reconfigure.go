@@ -12,7 +12,7 @@ import (
 // the pointer once, and a Session gets its own under the stream's mutex.
 
 // Reconfigure puts another configuration in force. For open streams, too, it changes the
-// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; for connections,
+// Sessions' configuration, FirstMessage, RequestRate, RequestBurst, StallTimeout and StaleAfter; for connections,
 // streams and names to come it changes MaxConnections, MaxStreamsOfAll and MaxNamesOfAll. The rest was given to gRPC at the start and stays. It must not
 // be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {

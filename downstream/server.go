@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/share"
 )
 
@@ -64,6 +65,11 @@ type ServerConfig struct {
 	Observer Observer
 	// Tracer follows updates to the clients; nil means that nobody traces.
 	Tracer Tracer
+	// Events is where operators are told of clients, also of those that are not in step for StaleAfter; zero:
+	// of these they are not told. Watch shows requests and responses. Both may be nil.
+	Events     *events.Ring
+	StaleAfter time.Duration
+	Watch      *events.Watch
 }
 
 // Server serves clients. Its methods may be called from any goroutine.

@@ -41,10 +41,11 @@ type stream struct {
 	in inbox // the receiver's
 
 	// For the line about its end, and for people who look at it.
-	requests            int           // the receiver's
-	refused             cache.TypeURL // the receiver's: the type over which the relay ends the stream
-	nacks               atomic.Int64  // the receiver counts
-	responses, sentSize atomic.Int64  // the sender counts
+	requests            int             // the receiver's
+	rejects             []cache.TypeURL // the receiver's: the types with a rejection of which operators were told
+	refused             cache.TypeURL   // the receiver's: the type over which the relay ends the stream
+	nacks               atomic.Int64    // the receiver counts
+	responses, sentSize atomic.Int64    // the sender counts
 
 	// Limits. limiter and paced belong to the receiver, stall to the sender.
 	limiter *rate.Limiter // nil until it is needed
@@ -155,6 +156,7 @@ func (st *stream) close(err error) error {
 	case errors.Is(err, io.EOF), final.Code() == codes.Canceled:
 		reason, final = closedByClient, nil
 	}
+	st.tellGone()
 	_ = st.status.WriteStatus(final) // a sender that waits for the client gives up; an error means that the client is gone
 	st.mu.Lock()
 	if st.timer != nil {
@@ -224,10 +226,7 @@ func (st *stream) receiveAll() (err error) {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		st.follow.judged(note)
-		if note.Rejected != nil {
-			st.nacks.Add(1)
-			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Rejected.Message, "resources", note.Rejected.Count, "first", note.Rejected.First) // NACK-9
-		}
+		st.tellVerdict(note)
 		if due {
 			st.kick()
 		}
@@ -252,7 +251,9 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 	if debug {
 		asked = in.describe(st.server.now.Load().Types)
 	}
+	seen := st.outline()
 	note, due, news, end := st.takeIn()
+	st.showRequest(seen, note.Kind)
 	st.names.displace()
 	if debug {
 		st.tellRequest(note.Kind, asked)
@@ -391,6 +392,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			if st.server.debugs() {
 				st.tellResponse(r, f.size)
 			}
+			st.showResponse(r, f.size)
 		}
 		if due {
 			continue

@@ -79,7 +79,12 @@ func (st *stream) tellEnd(reason session.Reason, message string, types []cache.T
 }
 
 // tellRefusals logs types that are refused while the stream goes on, and the end of that.
-func (st *stream) tellRefusals(news []session.Refusal) { st.server.tellRefusals(news, st.log) }
+func (st *stream) tellRefusals(news []session.Refusal) {
+	st.server.tellRefusals(news, st.log)
+	for _, r := range news {
+		st.tellRefusal(r)
+	}
+}
 
 func (s *Server) tellRefusals(news []session.Refusal, log func() *slog.Logger) {
 	for _, r := range news {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -30,6 +31,7 @@ type Client struct {
 	log         *slog.Logger
 	observer    Observer
 	tracer      Tracer // nil: nobody traces
+	events      *events.Ring
 	denied      func(entry string)
 	refused     func(session.Refusal)
 	retired     func()
@@ -69,6 +71,7 @@ type ClientOptions struct {
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
 	Tracer   Tracer         // follows updates to clients; nil: nobody traces
+	Events   *events.Ring   // what operators are told of the group; nil: nothing
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
 	// Denied, if not nil, is called under no lock when an entry does not let the group in
 	// (NODE-13).
@@ -83,7 +86,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, denied: o.Denied, refused: o.Refused, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, events: o.Events, denied: o.Denied, refused: o.Refused, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -342,7 +345,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		log.Debug("a type that the control plane has never answered was tried alone, and the stream ended; it is tried again", "address", kind.Entry, "reason", reason, "err", end.Message)
 	default:
 		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
-		s.conn.tellEnded(e, log, func() bool { return c.firstFailure(s.conn, e) })
+		s.conn.tellEnded(e, log, c.hub.Name(), func() bool { return c.firstFailure(s.conn, e) })
 	}
 	if end.Denied && c.denied != nil && kind.Role != session.Trial {
 		c.denied(kind.Entry)
@@ -405,6 +408,7 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	if nack != "" {
 		c.observer.UpstreamNack(d.TypeURL)
 		log.Warn("response rejected; its sound resources are used", "type", d.TypeURL, "nonce", d.Nonce, "err", nack)
+		c.event(events.ResponseRejected, events.Warn, d.TypeURL, events.Event{Message: "the relay has rejected a response of the control plane, and uses its sound resources: " + nack})
 	}
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/hint"
 )
@@ -56,6 +57,8 @@ type Endpoint struct {
 	// Log and Observer, if set, are told what concerns all groups.
 	Log      *slog.Logger
 	Observer Observer
+	// Events is what operators are told of the endpoint; nil: nothing.
+	Events *events.Ring
 }
 
 // ConnectTimeout is how long one attempt to connect may take.

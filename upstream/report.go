@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -20,6 +22,7 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 		}
 		if l.LetGo > 0 {
 			c.log.Warn("removals that were held back are carried out: the time of cache.mass_removal_guard.hold is over", "type", t, "count", l.LetGo)
+			c.event(events.RemovalsReleased, events.Warn, t, events.Event{Count: l.LetGo, Message: "the time of cache.mass_removal_guard.hold is over"})
 		}
 	}
 	if o.Silent > 0 {
@@ -33,9 +36,11 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 	if h := o.Held; h.Count > 0 {
 		c.log.Warn("the control plane has just come back and removes much at once; these removals are held back: see /resources, and POST /guard/release",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
+		c.event(events.RemovalsHeld, events.Warn, e.Lane.Type, events.Event{Count: h.Count, Message: fmt.Sprintf("the control plane has just come back and removes %d of %d; they are held back until %s: see /resources, and POST /guard/release", h.Count, h.Total, h.Until.UTC().Format(time.RFC3339))})
 	}
 	if h := o.Held; h.Confirmed > 0 {
 		c.log.Warn("removals that were held back are carried out: the control plane has repeated them", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
+		c.event(events.RemovalsReleased, events.Warn, e.Lane.Type, events.Event{Count: h.Confirmed, Message: "the control plane has repeated them"})
 	}
 }
 
@@ -60,6 +65,16 @@ func (c *Client) tellRefused() {
 			c.refused(r)
 		}
 	}
+}
+
+// event publishes something about a type of the group.
+func (c *Client) event(kind events.Kind, level events.Level, t cache.TypeURL, e events.Event) {
+	if c.events == nil {
+		return
+	}
+	e.Kind, e.Level, e.Type, e.Group, e.ControlPlane = kind, level, t, c.hub.Name(), c.serving()
+	e.Subject = fmt.Sprintf("group %s %s", e.Group, t)
+	c.events.Publish(e)
 }
 
 // observe logs and counts what an Effect says by itself, and starts health checks.
@@ -101,8 +116,10 @@ func (c *Client) observe(e session.Effect) {
 		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
 		if e.Suspect {
 			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Lane.Type)
+			c.event(events.TypeQuarantined, events.Warn, e.Lane.Type, events.Event{Message: "the control plane ends the stream when asked for the type; the relay asks for it alone from now on"})
 		} else {
 			c.log.Info("a type that the control plane had refused is asked for with the others again", "address", c.serving(), "type", e.Lane.Type)
+			c.event(events.TypeAcquitted, events.Info, e.Lane.Type, events.Event{Message: "the type is asked for with the others again"})
 		}
 	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
 		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)

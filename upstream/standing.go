@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -108,7 +110,7 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 // this concerns only the group, and own reports whether the end is the first of its kind there.
 // If the stream broke while others are answered, the next attempt will show why. An entry that has no
 // room for a stream may answer all the same: it is not lost.
-func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
+func (c *Conn) tellEnded(e ended, log *slog.Logger, group string, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false
 	others := c.comeback.answering > 0 && !e.NoRoom
@@ -120,9 +122,12 @@ func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 		first = c.standing.told.news(e.kind())
 	}
 	c.mu.Unlock()
-	to := c.endpoint.Log
+	to, about := c.endpoint.Log, events.Event{Kind: events.ControlPlaneLost}
 	if others && e.Refused && !broke {
 		first, to = own(), log
+	}
+	if to == log || e.NoRoom {
+		about = events.Event{Kind: events.GroupRefused, Group: group, Subject: "group " + group}
 	}
 	if !first && !lost {
 		log.Debug("upstream stream ended", e.fields()...)
@@ -130,6 +135,14 @@ func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	}
 	sentence, level := e.sentence(lost)
 	to.Log(context.Background(), level, sentence, e.fields()...)
+	about.Level, about.Message = events.LevelOf(level), fmt.Sprintf("%s: %s (%s)", sentence, e.Message, e.code)
+	c.event(about)
+}
+
+// event publishes something about the entry.
+func (c *Conn) event(e events.Event) {
+	e.ControlPlane = c.endpoint.Name
+	c.endpoint.Events.Publish(e)
 }
 
 // tellStopped logs that an entry has stopped answering on an open connection.
@@ -141,6 +154,7 @@ func (c *Conn) tellStopped() {
 	c.mu.Unlock()
 	if first {
 		c.endpoint.Log.Warn(text, "address", c.endpoint.Name)
+		c.event(events.Event{Kind: events.ControlPlaneLost, Level: events.Warn, Message: text})
 	}
 }
 
@@ -149,9 +163,11 @@ func (c *Conn) tellAnswers(sotw bool, away time.Duration) {
 	mode := Stream{SotW: sotw}.Mode()
 	if away == 0 {
 		c.endpoint.Log.Info("the control plane answers", "address", c.endpoint.Name, "mode", mode)
+		c.event(events.Event{Kind: events.ControlPlaneBack, Level: events.Info, Message: "the control plane answers"})
 		return
 	}
 	c.endpoint.Log.Info("the control plane answers again", "address", c.endpoint.Name, "mode", mode, "away_ms", away.Milliseconds())
+	c.event(events.Event{Kind: events.ControlPlaneBack, Level: events.Info, Message: fmt.Sprintf("the control plane answers again, after %v", away.Round(time.Millisecond))})
 }
 
 // tellNotice logs a fact about an entry, once.
@@ -184,6 +200,7 @@ func (c *Conn) tellSwitch(from *Conn, why session.Cause) {
 	c.mu.Unlock()
 	if first {
 		c.endpoint.Log.Warn(notices[why], "address", c.endpoint.Name, "instead_of", from.endpoint.Name)
+		c.event(events.Event{Kind: events.ControlPlaneSwitched, Level: events.Warn, Message: fmt.Sprintf("%s, instead of %s", notices[why], from.endpoint.Name)})
 	}
 }
 

@@ -20,10 +20,10 @@ func TestNoRoomIsNoLoss(t *testing.T) {
 	own := func() bool { return false }
 	c.standing.heard(time.Now())
 	for range 2 {
-		c.tellEnded(ended{End: session.End{NoRoom: true}, reason: "no_room"}, c.endpoint.Log, own)
+		c.tellEnded(ended{End: session.End{NoRoom: true}, reason: "no_room"}, c.endpoint.Log, "default", own)
 	}
 	for range 2 {
-		c.tellEnded(ended{began: true, reason: "unavailable"}, c.endpoint.Log, own)
+		c.tellEnded(ended{began: true, reason: "unavailable"}, c.endpoint.Log, "default", own)
 	}
 	for _, sentence := range []string{"no room for another stream", "lost the control plane", "level=WARN"} {
 		want := 1

@@ -158,7 +158,7 @@ log: {level: debug}
 	}
 	look := func(s *served, groups int) {
 		t.Helper()
-		for _, path := range []string{"/", "/clients", "/groups", "/resources", "/metrics", "/server_info", "/readyz", "/debug/pprof/goroutine?debug=2"} {
+		for _, path := range []string{"/", "/clients", "/groups", "/resources", "/events", "/metrics", "/server_info", "/readyz", "/debug/pprof/goroutine?debug=2"} {
 			_, body := s.get(t, path)
 			shows(path, body)
 			if n := strings.Count(body, "hmac-sha256:"); path == "/groups" && n != groups {

@@ -94,7 +94,7 @@ func newRoot() *cobra.Command {
 	})
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPolicy(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion())
-	root.AddCommand(newPs(), newDiff(), newResources(), newTop(), newDump(), newDrain())
+	root.AddCommand(newPs(), newDiff(), newResources(), newTop(), newDump(), newDrain(), newEvents(), newWatch())
 	addCompletion(root)
 	return root
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/reload"
@@ -34,7 +35,7 @@ func hangUps() chan os.Signal {
 
 // startReloading begins with the configuration that the relay runs with. load reads it
 // again, flags and all; file is where it is, or empty.
-func startReloading(r *relay.Relay, file string, load func() (*config.Config, error), hup chan os.Signal, log *logging.Log, o reload.Observer) *reloading {
+func startReloading(r *relay.Relay, file string, load func() (*config.Config, error), hup chan os.Signal, log *logging.Log, o reload.Observer, ring *events.Ring) *reloading {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &reloading{hup: hup, cancel: cancel}
 	l.Reloader = reload.New(reload.Options{
@@ -70,7 +71,7 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			}
 			return changed
 		},
-		Log: log.Logger, Observer: o,
+		Log: log.Logger, Observer: o, Events: ring,
 	})
 	l.work.Go(func() {
 		for {

@@ -48,7 +48,7 @@ func TestReloadOfAChangeDuringTheStart(t *testing.T) {
 	}
 	defer r.Close(0)
 	write("reload_on_change: true\ntimers: {settle: 20ms}\n")
-	l := startReloading(r, path, load, make(chan os.Signal), logging.New(logging.Options{Out: os.Stderr}), nil)
+	l := startReloading(r, path, load, make(chan os.Signal), logging.New(logging.Options{Out: os.Stderr}), nil, nil)
 	defer l.stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
@@ -57,8 +58,8 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 			if hint := s.unread(); hint != "" {
 				log.Warn(hint)
 			}
-			err = serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics) *reloading {
-				return startReloading(r, s.file, func() (*config.Config, error) { return s.load(cmd) }, hup, log, m)
+			err = serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics, ring *events.Ring) *reloading {
+				return startReloading(r, s.file, func() (*config.Config, error) { return s.load(cmd) }, hup, log, m, ring)
 			})
 			if cut := (*cutShort)(nil); err == nil || errors.As(err, &cut) {
 				return err
@@ -71,7 +72,7 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 	return cmd
 }
 
-func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func(*relay.Relay, *admin.Metrics) *reloading) error {
+func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func(*relay.Relay, *admin.Metrics, *events.Ring) *reloading) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -91,6 +92,8 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 	defer tracer.Close() // after the relay
 	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Rules: metrics, Convergence: metrics, Version: build.Version}
 	options.Trace(tracer)
+	options.Events, options.Watch = operators(c, metrics)
+	defer startWebhook(c, options.Events, metrics, log.Logger)()
 	r, err := relay.New(c, options)
 	if err != nil {
 		return err
@@ -101,9 +104,9 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		r.Close(0)
 		return bindError(err, "downstream.listen (--listen)")
 	}
-	reloader := reloads(r, metrics)
+	reloader := reloads(r, metrics, options.Events)
 	defer reloader.stop()
-	faces, err := serveFaces(c, r, metrics, reloader, log)
+	faces, err := serveFaces(c, r, metrics, reloader, options, log)
 	if err != nil {
 		closeAll(listeners)
 		r.Close(0)
@@ -128,14 +131,14 @@ func metricsOptions(c *config.Config) (options []admin.MetricsOption) {
 type faces []*admin.Server
 
 // serveFaces serves admin.listen and metrics.listen, as far as they are set.
-func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *reloading, log *logging.Log) (all faces, err error) {
+func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *reloading, o relay.Options, log *logging.Log) (all faces, err error) {
 	for _, face := range []struct {
 		address, key, flag, name string
 		shown                    *admin.Face
 	}{
 		{
 			c.Admin.Listen, "admin.listen", " (--admin)", "admin endpoint",
-			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask, CSDS: func() config.CSDS { return r.Config().Admin.CSDS }}),
+			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask, CSDS: func() config.CSDS { return r.Config().Admin.CSDS }, Events: o.Events, Watch: o.Watch}),
 		},
 		{c.Metrics.Listen, "metrics.listen", "", "metrics endpoint", admin.NewProbes(r, m)},
 	} {

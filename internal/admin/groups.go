@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/upstream"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -134,6 +135,7 @@ func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 			if only == "" || t == only {
 				if n := hub.Of(t).Release(time.Now()); n > 0 {
 					h.log.Warn("an operator carries out removals that the mass-removal guard held back", "group", name, "type", t, "count", n)
+					h.ring.Publish(events.Event{Kind: events.RemovalsReleased, Level: events.Warn, Group: name, Type: t, Count: n, Message: "an operator carries them out (POST /guard/release)"})
 					released += n
 				}
 			}

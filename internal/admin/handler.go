@@ -13,6 +13,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/csds"
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // handler answers people and probes. It changes nothing but by release.
@@ -23,6 +24,9 @@ type handler struct {
 	level   *slog.LevelVar // nil: it cannot be changed
 	started time.Time
 	diffs   chan struct{} // has one for each that is being made
+	ring    *events.Ring
+	watched *events.Watch
+	streams *streams
 }
 
 // page is an endpoint and what it says of itself on the front page.
@@ -49,11 +53,15 @@ type HandlerOptions struct {
 	Reload func() (outcome string, err error)
 	// CSDS is what the Client Status Discovery Service shows; nil: names, versions and states.
 	CSDS func() config.CSDS
+	// Events are what operators act on, and Watch shows what clients and the relay say to each other; nil: these are
+	// not shown.
+	Events *events.Ring
+	Watch  *events.Watch
 }
 
 // NewHandler returns the face of a relay for its operator: HTTP, and gRPC on the same connections.
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
-	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now(), diffs: make(chan struct{}, diffsAtOnce)}
+	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now(), diffs: make(chan struct{}, diffsAtOnce), ring: o.Events, watched: o.Watch, streams: newStreams()}
 	tools := newServices(r, o.CSDS)
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &prefix= &identity= &group= &type=CDS &sync=nacked &summary &limit= &continue=", h.clients, false},
@@ -68,6 +76,12 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 		{csds.Path, "POST: the Client Status Discovery Service, in JSON; over gRPC there are CSDS, health, reflection and channelz on this address, too", tools.csds.ServeHTTP, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
+	if o.Events != nil {
+		pages = append(pages, page{"/events", "what to act on, and its end: NACKs, clients that are not in step, control planes, reloads, JSON; ?since=ID &kind=nack,stale &limit=, and ?follow for events as they come (SSE)", h.events, false})
+	}
+	if o.Watch != nil {
+		pages = append(pages, page{"/watch", "requests and responses as they come, without bodies (SSE); ?stream= or ?node=, and &type=CDS", h.watch, false})
+	}
 	if o.Reload != nil {
 		pages = append(pages, page{"/-/reload", "POST: reads the configuration again, and says what changed", reloadWith(o.Reload), true})
 	}

@@ -67,6 +67,7 @@ type Metrics struct {
 	certificates certificateMetrics
 	rules        rulesMetrics
 	reload       reloadMetrics
+	events       eventMetrics
 
 	relay Relay // set by Attach; nil before
 }
@@ -159,6 +160,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.certificates = newCertificateMetrics(m.registry)
 	m.rules = newRulesMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)
+	m.events = newEventMetrics(m.registry)
 	m.fromTheStart()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // agent is a SPIFFE Workload API, which is watched while a section names it. However many
@@ -160,6 +162,7 @@ func (f *Follower) away(a *agent, err error, now time.Time) {
 	}
 	f.options.Log.Warn(text, "agent", a.address, "err", faultText(err), "since", date(t.since))
 	f.options.Observer.CertificatesReloaded(false)
+	f.options.Events.Publish(events.Event{Kind: events.CertificatesRefused, Level: events.Warn, Message: fmt.Sprintf("%s (%s): %s", text, a.address, faultText(err))})
 }
 
 // silent notes agents that take the question, and have said nothing since. It is called with

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // Options are how files are followed. What is zero is as [Defaults] has it.
@@ -27,6 +29,8 @@ type Options struct {
 	// Log and Observer hear of changes; nil: nobody is.
 	Log      *slog.Logger
 	Observer Observer
+	// Events is what operators are told; nil: nothing.
+	Events *events.Ring
 	// Changed is called when other files are in use, and when a certificate has begun or
 	// ceased to be valid; nil: nobody is. It must not call the Follower.
 	Changed func()
@@ -319,6 +323,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	}
 	log.Info("certificates reloaded; new connections use them", "changed", difference(old, m))
 	f.options.Observer.CertificatesReloaded(true)
+	f.options.Events.Publish(events.Event{Kind: events.CertificatesReloaded, Level: events.Info, ControlPlane: d.files.Address, Message: d.files.Section + ": new connections use the new " + difference(old, m)})
 	d.mistakes = now.Add(f.options.Persist)
 	return true
 }
@@ -359,6 +364,7 @@ func (f *Follower) fail(d *Followed, err error, now time.Time) {
 	t.told, t.at = text, now
 	f.logger(d).Warn("certificate files cannot be used; the last good ones stay", "err", text, "since", date(t.since))
 	f.options.Observer.CertificatesReloaded(false)
+	f.options.Events.Publish(events.Event{Kind: events.CertificatesRefused, Level: events.Warn, ControlPlane: d.files.Address, Message: d.files.Section + ": the files cannot be used, and the last good ones stay: " + text})
 }
 
 // faultText is an error in one line.

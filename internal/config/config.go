@@ -198,6 +198,14 @@ type Admin struct {
 	// any process of this host that reaches listen can read the others.
 	// Default: status.
 	CSDS CSDS `yaml:"csds"`
+
+	// StaleAfter is how long a client may lack something, or not acknowledge it, until
+	// an event says so. 0 says it never.
+	// Default: 30s.
+	StaleAfter time.Duration `yaml:"stale_after"`
+
+	// Webhook is where events go.
+	Webhook Webhook `yaml:"webhook"`
 }
 
 // Metrics configures a listener that answers probes (/livez, /readyz, /startupz) and
@@ -289,7 +297,7 @@ func Default() Config {
 			Snapshot:          Snapshot{Interval: 5 * time.Second, KeepUnwanted: 24 * time.Hour, MaxBytes: GiB},
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
-		Admin:   Admin{History: 16 * MiB, CSDS: CSDSStatus},
+		Admin:   Admin{History: 16 * MiB, CSDS: CSDSStatus, StaleAfter: 30 * time.Second},
 		Metrics: Metrics{NativeHistograms: true},
 		Log:     Log{Level: LogLevelInfo, Format: LogFormatAuto},
 		Tracing: Tracing{

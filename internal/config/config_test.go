@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -354,7 +354,7 @@ cache:
 authz: {rules_file: /etc/xds-relay/rules.yaml}
 version_key_file: /certs/hmac
 reload_on_change: true
-admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true, history: 1KiB, csds: bodies}
+admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true, history: 1KiB, csds: bodies, stale_after: 1m, webhook: {url: "https://hooks.example.com/a", headers: {x-token: {file: /run/hook}}, events: [nack, nack_over]}}
 metrics: {listen: "0.0.0.0:18002", native_histograms: false}
 log: {level: debug, format: json}
 tracing:
@@ -457,7 +457,9 @@ func fullConfig() Config {
 			},
 		},
 		VersionKeyFile: "/certs/hmac", ReloadOnChange: true,
-		Admin:   Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true, History: KiB, CSDS: CSDSBodies},
+		Admin: Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true, History: KiB, CSDS: CSDSBodies, StaleAfter: time.Minute, Webhook: Webhook{
+			URL: "https://hooks.example.com/a", Headers: map[string]Header{"x-token": {File: "/run/hook"}}, Events: []EventKind{"nack", "nack_over"},
+		}},
 		Metrics: Metrics{Listen: "0.0.0.0:18002"},
 		Log:     Log{Level: LogLevelDebug, Format: LogFormatJSON},
 		Tracing: Tracing{

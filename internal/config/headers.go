@@ -12,8 +12,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/header"
 )
 
-// Header is a header of the relay's streams, written as text, or as a section
-// if its value stands in a file.
+// Header is a header of the relay's streams, or of the webhook's POSTs, written as
+// text, or as a section if its value stands in a file.
 type Header struct {
 	// Value is the header's value. Text instead of a section sets it. The relay
 	// never shows it; File or an environment variable is a better place for a
@@ -22,9 +22,9 @@ type Header struct {
 	Value header.Value `yaml:"value"`
 
 	// File holds the value; blanks and line ends around it do not count. The
-	// relay reads it again for each stream, so that a token may be replaced at
-	// any time. While it cannot be read, streams to the control plane fail, and
-	// the log says why. It must be a regular file, or a link to one.
+	// relay reads it again for each stream or POST, so that a token may be replaced
+	// at any time. While it cannot be read, streams to the control plane, or POSTs,
+	// fail, and the log says why. It must be a regular file, or a link to one.
 	// Default: "".
 	File string `yaml:"file"`
 

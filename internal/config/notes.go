@@ -21,6 +21,7 @@ func (c *Config) Notes() []*Error {
 	v.anybody()
 	v.anyServer()
 	v.anybodysSecrets()
+	v.plainWebhook()
 	return v.errs
 }
 

@@ -46,6 +46,12 @@ func TestNotes(t *testing.T) {
 		{"a node for each group", "groups: {key: [cluster]}\nupstream: {node: {cluster: eg}}\n", ""},
 		{"one node, and no key", "upstream: {node_mode: static, node: {cluster: eg}}\n", ""},
 		{"one node, and a key of identities", "groups: {key: [identity, constant.a]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream: {node_mode: static}\n", ""},
+		{"a webhook in plaintext", "admin: {webhook: {url: 'http://hooks.example.com/a'}}\n", lines(
+			`relay.yaml:1:24: admin.webhook.url: events, with names of clients and resources, and the headers go to hooks.example.com in plaintext`,
+			`    1 | admin: {webhook: {url: 'http://hooks.example.com/a'}}`,
+			`      |                        ^`,
+			`  hint: write https://`)},
+		{"a webhook in plaintext on this host", "admin: {webhook: {url: 'http://127.0.0.1:8080/a'}}\n", ""},
 		{"an aggregate", "cache: {mass_removal_guard: {fraction: 0.5}}", ""},
 		{"a sidecar without the guard", "groups:\n  profile: sidecar\n", lines(
 			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses every resource that a restarting control plane does not show at once`,

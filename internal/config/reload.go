@@ -143,6 +143,10 @@ var reloads = map[string]Reload{
 	"admin.pprof":               ReloadRestart,
 	"admin.history":             ReloadNow,
 	"admin.csds":                ReloadNow,
+	"admin.stale_after":         ReloadNow,
+	"admin.webhook.url":         ReloadRestart,
+	"admin.webhook.headers":     ReloadRestart, // what their files hold is read again for each POST
+	"admin.webhook.events":      ReloadRestart,
 	"metrics.listen":            ReloadRestart,
 	"tracing.otlp_endpoint":     ReloadRestart,
 	"tracing.insecure":          ReloadRestart,

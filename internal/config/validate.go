@@ -29,6 +29,7 @@ func (c *Config) Validate() error {
 	v.snapshot()
 	v.guard()
 	v.admin()
+	v.webhook()
 	v.metrics()
 	v.tracing()
 	return join(v.errs)

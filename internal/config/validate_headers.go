@@ -97,6 +97,7 @@ func (c *Config) CheckHeaderFiles() error {
 			}
 		}
 	}
+	check("admin.webhook.headers", c.Admin.Webhook.Headers)
 	check("upstream.headers", c.Upstream.Headers)
 	for i, f := range c.Upstream.Fallbacks {
 		check(fmt.Sprintf("upstream.fallbacks[%d].headers", i), f.Headers)

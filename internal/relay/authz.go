@@ -16,6 +16,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/policy"
 	"github.com/xds-relay/xds-relay/internal/reload"
 )
@@ -105,7 +106,8 @@ const rulesSettle = 500 * time.Millisecond
 type authorizer struct {
 	log      *slog.Logger
 	observer RulesObserver // may be nil
-	poll     bool          // do without the system's help in following the file
+	events   *events.Ring
+	poll     bool // do without the system's help in following the file
 	now      atomic.Pointer[Rules]
 
 	mu     sync.Mutex // one change at a time
@@ -160,10 +162,12 @@ func (a *authorizer) read(changed func()) bool {
 	}
 	if err != nil {
 		a.log.Error("authz.rules_file was not reloaded; the rules before stay in force", "path", a.config.Authz.RulesFile, "err", config.OneLine(err))
+		a.events.Publish(events.Event{Kind: events.RulesRefused, Level: events.Error, Message: "authz.rules_file: the rules before stay in force: " + config.OneLine(err)})
 		return false
 	}
 	a.now.Store(r)
 	a.tell(r)
+	a.events.Publish(events.Event{Kind: events.RulesReloaded, Level: events.Info, Count: r.Len(), Message: "authz.rules_file has changed, and is in force"})
 	changed()
 	return true
 }

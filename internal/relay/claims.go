@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/hop"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -170,6 +171,7 @@ func (g *groups) refused(gr *group, r upsession.Refusal) {
 	end := Refused(r)
 	g.log.Warn("the control plane refuses the streams of a group because of what some of its clients say of themselves; they are ended, and the others go on without",
 		"group", gr.hub.Name(), "via", hop.Value(r.Via), "node", r.Node.GetId(), "clients", len(ended), "err", r.Message)
+	g.events.Publish(events.Event{Kind: events.GroupRefused, Level: events.Warn, Group: gr.hub.Name(), Count: len(ended), Message: end.Message, Subject: "claim " + gr.hub.Name()})
 	for _, client := range ended {
 		if client.End != nil {
 			client.End(end)

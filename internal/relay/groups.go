@@ -15,6 +15,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/share"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
@@ -26,9 +27,10 @@ import (
 // implements downstream.Groups.
 type groups struct {
 	Grouping
-	rules *authorizer
-	log   *slog.Logger
-	run   func(func(context.Context)) // starts a goroutine that Close ends
+	rules  *authorizer
+	log    *slog.Logger
+	events *events.Ring
+	run    func(func(context.Context)) // starts a goroutine that Close ends
 
 	mu sync.Mutex
 
@@ -106,6 +108,7 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	gr, mb, displaced, end := g.enter(p, client, g.Node(p, node), t)
 	displaced.end() // no lock is held
 	if m.Own = p.Own; end != nil {
+		g.tellFull(end)
 		return m, end
 	}
 	g.compare(gr, node.GetCluster())
@@ -114,6 +117,13 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 		m.Renew = func(node *core.Node) { g.renew(gr, mb.claimant, g.Node(p, node)) }
 	}
 	return m, nil
+}
+
+// tellFull tells operators that there is no room for a client's group.
+func (g *groups) tellFull(end *session.End) {
+	if end.Reason == session.Overcrowded {
+		g.events.Publish(events.Event{Kind: events.GroupRefused, Level: events.Warn, Message: end.Message, Subject: "groups.max"})
+	}
 }
 
 // enter has a client join a group for a type.

@@ -111,14 +111,17 @@ func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld strin
 
 // OwnHeaders reads the headers that the relay sends to an entry, by their names in order;
 // nil: there are none.
-func OwnHeaders(e config.Fallback) func() ([]header.Header, error) {
-	if len(e.Headers) == 0 {
+func OwnHeaders(e config.Fallback) func() ([]header.Header, error) { return ReadHeaders(e.Headers) }
+
+// ReadHeaders reads headers of the relay's own, as OwnHeaders does.
+func ReadHeaders(of map[string]config.Header) func() ([]header.Header, error) {
+	if len(of) == 0 {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(e.Headers))
+	names := slices.Sorted(maps.Keys(of))
 	return func() (headers []header.Header, _ error) {
 		for _, name := range names {
-			value, err := e.Headers[name].Read()
+			value, err := of[name].Read()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

@@ -191,6 +191,7 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
 			Observer:       o.Upstream,
+			Events:         o.Events,
 		})
 		ways = append(ways, way{conn, files, made})
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/descriptors"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/memory"
@@ -47,6 +48,9 @@ type Options struct {
 	Rules RulesObserver
 	// Convergence hears how long changes take to the last client; nil: it is not measured.
 	Convergence ConvergenceObserver
+	// Events is what operators are told, and Watch shows what clients and the relay say to each other; nil: nobody looks.
+	Events *events.Ring
+	Watch  *events.Watch
 	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
 	UpstreamTracer   upstream.Tracer
 	DownstreamTracer downstream.Tracer
@@ -125,11 +129,12 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	convergence, measures := measureConvergence(o.Convergence)
 	r.groups = &groups{
 		Grouping: NewGrouping(c).Under(key),
-		rules:    &authorizer{log: o.Log.With("component", "authz"), observer: o.Rules, poll: o.Follow.NoNotify},
+		rules:    &authorizer{log: o.Log.With("component", "authz"), observer: o.Rules, events: o.Events, poll: o.Follow.NoNotify},
+		events:   o.Events,
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random,
+			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random, Events: o.Events,
 		},
 		live:   c,
 		log:    o.Log,
@@ -156,6 +161,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	r.alive = r.watchdog()
 	r.groups.run(r.alive.Run)
+	r.groups.run(r.server.WatchStale)
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "secrets", c.Groups.EffectiveSecrets(), "send_identity", c.Groups.SendIdentity, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
@@ -188,6 +194,8 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		Log:      r.log.With("component", "downstream"),
 		Observer: r.options.Downstream,
 		Tracer:   r.options.DownstreamTracer,
+
+		Events: r.options.Events, Watch: r.options.Watch, StaleAfter: c.Admin.StaleAfter,
 	}
 }
 
@@ -368,7 +376,7 @@ func (r *Relay) Silent() map[cache.TypeURL]int {
 // followCertificates makes what keeps certificates up to date. It starts with the relay.
 func (r *Relay) followCertificates(o Options) {
 	follow := o.Follow
-	follow.Log, follow.Observer = o.Log.With("component", "certificates"), r.handshakes.observer
+	follow.Log, follow.Observer, follow.Events = o.Log.With("component", "certificates"), r.handshakes.observer, o.Events
 	follow.Changed = func() { r.ready.certificatesChanged() }
 	r.certs = certs.NewFollower(follow)
 }

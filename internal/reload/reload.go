@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // Observer counts reloads, for metrics.
@@ -41,6 +42,8 @@ type Options struct {
 	// Log, and Observer (nil: nobody), hear of every reload.
 	Log      *slog.Logger
 	Observer Observer
+	// Events is what operators are told; nil: nothing.
+	Events *events.Ring
 }
 
 // Reloader takes in the configuration again. Its methods may be called from any goroutine.
@@ -88,6 +91,25 @@ func (o Outcome) String() string {
 	return b.String()
 }
 
+// event tells operators which keys have changed. Their values may be nobody's business.
+func (o Outcome) event() events.Event {
+	e := events.Event{Kind: events.ConfigReloaded, Level: events.Info, Message: "nothing has changed"}
+	var said []string
+	if len(o.Changed) > 0 {
+		said = append(said, "in force: "+keysOf(o.Changed))
+	}
+	if len(o.Files) > 0 {
+		said = append(said, "read again: "+strings.Join(o.Files, ", "))
+	}
+	if len(o.Waiting) > 0 {
+		e.Level, said = events.Warn, append(said, "needs a restart: "+keysOf(o.Waiting))
+	}
+	if len(said) > 0 {
+		e.Message = strings.Join(said, "; ")
+	}
+	return e
+}
+
 // Reload reads the configuration and puts it in force, except for keys that need a
 // restart. why names the trigger, for the log. An error lists all mistakes, with line
 // and column; then nothing has changed.
@@ -101,6 +123,7 @@ func (r *Reloader) Reload(why string) (Outcome, error) {
 	log := r.options.Log.With("trigger", why)
 	if err != nil {
 		log.Error("the configuration was not reloaded; the one before stays in force", "err", oneLine(err))
+		r.options.Events.Publish(events.Event{Kind: events.ConfigRefused, Level: events.Error, Message: "the configuration before stays in force: " + oneLine(err)})
 		return o, err
 	}
 	for _, c := range o.Changed {
@@ -110,6 +133,7 @@ func (r *Reloader) Reload(why string) (Outcome, error) {
 		log.Warn("a changed key needs a restart; the old value stays in force", "key", c.Key, "old", c.Old, "new", c.New)
 	}
 	log.Info("configuration reloaded", "changed", len(o.Changed), "need_restart", len(o.Waiting))
+	r.options.Events.Publish(o.event())
 	return o, nil
 }
 

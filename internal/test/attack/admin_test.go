@@ -16,7 +16,7 @@ import (
 )
 
 // pages are all that the admin endpoint shows.
-var pages = []string{"/", "/clients", "/groups", "/resources", "/resources?type=SDS", "/logging", "/metrics", "/server_info", "/readyz?verbose", "/livez?verbose", "/debug/check",
+var pages = []string{"/", "/clients", "/groups", "/resources", "/resources?type=SDS", "/events", "/logging", "/metrics", "/server_info", "/readyz?verbose", "/livez?verbose", "/debug/check",
 	"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1", "/debug/pprof/allocs?debug=1", "/debug/pprof/mutex?debug=1", "/debug/pprof/cmdline"}
 
 // slowloris begins requests to the admin endpoint that it never ends.

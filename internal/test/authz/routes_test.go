@@ -1,6 +1,7 @@
 package authz_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // What keeps an HTTP route from showing a client what is not its own.
@@ -30,7 +32,7 @@ const (
 var (
 	shown = map[string]string{
 		"/": nothing, "/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
-		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/debug/pprof/": byThePlace,
+		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/events": byThePlace, "/watch": byThePlace, "/debug/pprof/": byThePlace,
 		"/clients/{stream}/diff": "only this host reaches it; of Secrets it shows names and steps, and of other bodies nothing that is marked as sensitive or inline",
 		"/drain":                 acts, "/undrain": acts,
 		"/v3/discovery:client_status": byThePlace,
@@ -59,7 +61,8 @@ func TestEveryRouteIsMeant(t *testing.T) {
 	w := newAlice(t, true)
 	metrics := admin.NewMetrics(admin.ReadBuild("test"))
 	metrics.Attach(w.relay)
-	everything := admin.HandlerOptions{Host: "localhost", Pprof: true, Log: slog.New(slog.DiscardHandler), Level: new(slog.LevelVar), Reload: func() (string, error) { return "", nil }}
+	everything := admin.HandlerOptions{Host: "localhost", Pprof: true, Log: slog.New(slog.DiscardHandler), Level: new(slog.LevelVar), Reload: func() (string, error) { return "", nil },
+		Events: events.NewRing(nil), Watch: events.NewWatch()}
 	for _, face := range []struct {
 		name string
 		*admin.Face
@@ -89,7 +92,12 @@ func TestEveryRouteIsMeant(t *testing.T) {
 // shows fails if a page has a byte of Bob's key, or its version, against which guesses could be checked.
 func (w *alice) shows(face string, h http.Handler, page string) {
 	resp := httptest.NewRecorder()
-	h.ServeHTTP(resp, httptest.NewRequest(http.MethodGet, "http://localhost"+page, nil))
+	ctx, cancel := context.WithCancel(w.t.Context())
+	if strings.HasPrefix(page, "/watch") { // it would go on
+		cancel()
+	}
+	defer cancel()
+	h.ServeHTTP(resp, httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+page, nil))
 	text := resp.Body.String()
 	if page == "/resources" && !strings.Contains(text, bobsKey) {
 		w.t.Errorf("%s%s does not list Bob's key: %s", face, page, text)
