@@ -131,19 +131,18 @@ func (c *shopper) hears(message string) {
 	c.send(req)
 }
 
-// asks runs a command against the relay, as a user does, and holds what it prints against its promises: data on
+// asks runs a command against the relay, in this process, and holds what it prints against its promises: data on
 // standard output and messages on standard error, nothing that steers a terminal, and no secret.
 func (s *shop) asks(t *testing.T, code int, args ...string) (out, errs string) {
 	t.Helper()
-	cmd := program(t, args...)
+	t.Setenv(addressEnv, "")
 	if !slices.Contains(args, "-c") { // else the file says where
-		cmd.Env = append(cmd.Env, addressEnv+"="+strings.TrimPrefix(s.admin, "http://"))
+		t.Setenv(addressEnv, strings.TrimPrefix(s.admin, "http://"))
 	}
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the exit code tells
+	got := execute(args, &stdout, &stderr)
 	out, errs = stdout.String(), stderr.String()
-	if got := cmd.ProcessState.ExitCode(); got != code {
+	if got != code {
 		t.Errorf("%v: exit %d, want %d\n%s%s", args, got, code, out, errs)
 	}
 	if (errs != "") != (code != 0) && args[0] != "dump" {

@@ -9,6 +9,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -28,9 +29,14 @@ const (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-func run(args []string) int {
+func run(args []string) int { return execute(args, os.Stdout, os.Stderr) }
+
+// execute runs a command line, and returns the exit code.
+func execute(args []string, out, errs io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
 	err := root.Execute()
 	if err == nil {
 		return 0
@@ -41,7 +47,7 @@ func run(args []string) int {
 	if said := (*saidError)(nil); errors.As(err, &said) {
 		return exitFailure
 	}
-	fmt.Fprintln(os.Stderr, message(err))
+	fmt.Fprintln(errs, message(err))
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
 	}

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // programEnds is how long a program may run.
-var programEnds = time.Minute
+var programEnds = 3 * time.Minute
 
 // program is a command line that has not run yet.
 func program(t *testing.T, args ...string) *exec.Cmd {
