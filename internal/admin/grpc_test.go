@@ -326,11 +326,11 @@ func TestCallsHaveAnEnd(t *testing.T) {
 // timed is a response whose time can be set, as the HTTP server's can.
 type timed struct {
 	*httptest.ResponseRecorder
-	set []time.Time
+	set chan time.Time
 }
 
 func (w *timed) SetReadDeadline(at time.Time) error  { return w.SetWriteDeadline(at) }
-func (w *timed) SetWriteDeadline(at time.Time) error { w.set = append(w.set, at); return nil }
+func (w *timed) SetWriteDeadline(at time.Time) error { w.set <- at; return nil }
 
 // TestCallsThatLast: the HTTP server's time for a request does not hold for a health check that is watched, and begins
 // anew for each request of a CSDS stream.
@@ -339,14 +339,22 @@ func TestCallsThatLast(t *testing.T) {
 	defer g.close()
 	for method, lasts := range map[string]bool{healthpb.Health_Watch_FullMethodName: true, discovery.ClientStatusDiscoveryService_StreamClientStatus_FullMethodName: false} {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		defer cancel()
 		req := httptest.NewRequest("POST", method, strings.NewReader("\x00\x00\x00\x00\x00")).WithContext(ctx)
 		req.Header.Set("Content-Type", "application/grpc")
 		req.ProtoMajor = 2
-		w := &timed{ResponseRecorder: httptest.NewRecorder()}
-		g.ServeHTTP(w, req)
-		if len(w.set) < 2 || w.set[0].IsZero() != lasts || !lasts && time.Until(w.set[0]) < 30*time.Second {
-			t.Errorf("%s: until %v", method, w.set)
+		w := &timed{httptest.NewRecorder(), make(chan time.Time, 100)}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			g.ServeHTTP(w, req)
+		}()
+		first := <-w.set
+		<-w.set
+		cancel()
+		<-over
+		if first.IsZero() != lasts || !lasts && time.Until(first) < 30*time.Second {
+			t.Errorf("%s: until %v", method, first)
 		}
 	}
 }
