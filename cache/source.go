@@ -57,7 +57,16 @@ func (s *Source) Adds(later *Source) bool {
 
 // AddsTrace reports whether a later source has a trace that s, which may be nil, has not.
 func (s *Source) AddsTrace(later *Source) bool {
-	return later != nil && later.latest != nil && (s == nil || later.latest != s.latest)
+	last := later.last()
+	return last != nil && last != s.last()
+}
+
+// last returns the latest trace of s, which may be nil.
+func (s *Source) last() Trace {
+	if s == nil {
+		return nil
+	}
+	return s.latest
 }
 
 // Fits reports whether there is room for the traces of a later source.

@@ -145,8 +145,7 @@ func (s *Server) Holders(hub *fanout.Hub, t cache.TypeURL, name string) (all []H
 	return all
 }
 
-// View is a stream as it is at one instant, but for changes that come while it is read: each type by itself is
-// at one instant (CSDS-6).
+// View is a stream whose types are read one after the other, each of them at one instant (CSDS-6).
 type View struct {
 	Node  *core.Node // as the client presented it; nobody may change it
 	Types []TypeView

@@ -11,7 +11,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/events"
 )
 
-// What operators are told of clients, as events: rejections, refusals, and clients that are not in step for long.
+// Events about clients, for operators: rejections, refusals, and clients that are not in step for long.
 
 // who is the client, for an event. It takes the session's lock.
 func (st *stream) who() *events.Client {

@@ -65,8 +65,8 @@ type ServerConfig struct {
 	Observer Observer
 	// Tracer follows updates to the clients; nil means that nobody traces.
 	Tracer Tracer
-	// Events is where operators are told of clients, also of those that are not in step for StaleAfter; zero:
-	// of these they are not told. Watch shows requests and responses. Both may be nil.
+	// Events receives events about clients, also about those that are not in step for StaleAfter; with zero it
+	// receives none about these. Watch shows requests and responses. Both may be nil.
 	Events     *events.Ring
 	StaleAfter time.Duration
 	Watch      *events.Watch

@@ -100,7 +100,11 @@ func (h *History) before(f former) *cache.Resource {
 
 // former notes a resource that is about to be replaced or removed.
 func (x *index) former(t *cache.Table, r *cache.Resource) {
-	if h := x.hub.config.History; h != nil && h.most.Load() > 0 && !r.DoNotCache && !x.hub.Properties(x.url).Secret {
+	h := x.hub.config.History
+	if h == nil || h.most.Load() == 0 {
+		return
+	}
+	if !r.DoNotCache && !x.hub.Properties(x.url).Secret {
 		h.note(former{x.hub, Lane{x.url, t == &x.wildcard.Table}, r.Name}, r)
 	}
 }

@@ -25,7 +25,10 @@ func (m *marker) from(source *cache.Source) {
 // adds reports whether the source says something that that of what is marked for a subscription does not. It is
 // asked for each client, and mostly nobody follows the update.
 func (m *marker) adds(marked *cache.Source) bool {
-	return m.source != nil && (marked == nil || m.followed && marked.Adds(m.source))
+	if m.source == nil || marked == nil {
+		return m.source != nil
+	}
+	return m.followed && marked.Adds(m.source)
 }
 
 // join adds the source to that of what is marked for a subscription.

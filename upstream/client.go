@@ -71,7 +71,7 @@ type ClientOptions struct {
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
 	Tracer   Tracer         // follows updates to clients; nil: nobody traces
-	Events   *events.Ring   // what operators are told of the group; nil: nothing
+	Events   *events.Ring   // receives events about the group; nil: nobody does
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
 	// Denied, if not nil, is called under no lock when an entry does not let the group in
 	// (NODE-13).

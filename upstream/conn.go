@@ -57,7 +57,7 @@ type Endpoint struct {
 	// Log and Observer, if set, are told what concerns all groups.
 	Log      *slog.Logger
 	Observer Observer
-	// Events is what operators are told of the endpoint; nil: nothing.
+	// Events receives events about the endpoint; nil: nobody does.
 	Events *events.Ring
 }
 

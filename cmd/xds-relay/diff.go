@@ -23,6 +23,9 @@ type bodyView struct {
 	Omitted string          `json:"omitted,omitempty"`
 }
 
+// known reports whether it is known what a side has: its body is there, or it has nothing.
+func (b *bodyView) known() bool { return b == nil || b.Body != nil }
+
 // differenceView is a resource that a client does not have as the relay has it.
 type differenceView struct {
 	nameView
@@ -120,12 +123,27 @@ func (d *differenceView) compare() (err error) {
 		}
 		return b.Body
 	}
-	was, is := body(d.Client), body(d.Relay)
-	if was == nil || is == nil || d.Client == nil && d.Probably {
+	if !d.comparable() {
 		return nil
 	}
-	d.Changes, err = console.Differences(was, is)
+	d.Changes, err = console.Differences(body(d.Client), body(d.Relay))
 	return err
+}
+
+// comparable reports whether it is known what either side has: a body, or that there is nothing.
+func (d *differenceView) comparable() bool {
+	if d.Client == nil && d.Probably {
+		return false // it may have a version that the relay does not remember
+	}
+	return d.Client.known() && d.Relay.known()
+}
+
+// differsHidden reports whether the two versions differ, and nothing that may be shown does.
+func (d *differenceView) differsHidden() bool {
+	if d.Client == nil || d.Relay == nil {
+		return false
+	}
+	return len(d.Changes) == 0 && d.Client.Version != d.Relay.Version
 }
 
 func (d *diffView) print(w io.Writer, now time.Time) {
@@ -159,8 +177,8 @@ func (d *differenceView) print(w io.Writer, now time.Time) {
 	}
 	fmt.Fprintf(w, "  --- client  %s\n  +++ relay   %s\n", d.side(d.Client, d.Probably), d.side(d.Relay, false))
 	switch {
-	case d.Client == nil && d.Probably, d.Client != nil && d.Client.Body == nil, d.Relay != nil && d.Relay.Body == nil:
-	case len(d.Changes) == 0 && d.Client != nil && d.Relay != nil && d.Client.Version != d.Relay.Version:
+	case !d.comparable():
+	case d.differsHidden():
 		fmt.Fprintln(w, "  they differ only in what is not shown")
 	default:
 		for _, c := range d.Changes {

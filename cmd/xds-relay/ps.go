@@ -132,7 +132,10 @@ func (p *ps) look(ctx context.Context, relay *adminclient.Client) (*fleet, error
 }
 
 func (p *ps) takes(c clientView) bool {
-	return (!p.stale || c.State != inStep) && (!p.nacked || c.State == rejected)
+	if p.stale && c.State == inStep {
+		return false
+	}
+	return !p.nacked || c.State == rejected
 }
 
 func (p *ps) show(ctx context.Context, relay *adminclient.Client, w io.Writer) error {

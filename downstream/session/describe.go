@@ -91,6 +91,14 @@ func (s *Session) ServedBy(hub *fanout.Hub, t cache.TypeURL) bool {
 	return st != nil && st.base().refusal == nil && st.base().group.Hub == hub
 }
 
+// GroupOf is the name of the group that serves a type; empty: the client has not asked for the type.
+func (s *Session) GroupOf(t cache.TypeURL) string {
+	if st := s.find(t); st != nil {
+		return st.base().group.Hub.Name()
+	}
+	return ""
+}
+
 // Sync returns the worst state of the stream's types.
 func (s *Session) Sync() Sync {
 	states := SyncStates()
@@ -99,23 +107,6 @@ func (s *Session) Sync() Sync {
 		worst = max(worst, slices.Index(states, st.base().sync()))
 	}
 	return states[worst]
-}
-
-// Since returns since when the client has not been in step with one of its types; zero: it is in step, or what it
-// lacks is about to be sent. Unlike Describe it looks at no name, so it can be called often.
-func (s *Session) Since() time.Time {
-	var l lag
-	for _, st := range s.states {
-		x := st.base()
-		if x.rejects() {
-			l.add(0, x.rejected.At)
-		}
-		l.add(0, clock(x.times.owed))
-		if x.source != nil && x.due() {
-			l.add(0, x.source.At)
-		}
-	}
-	return l.since
 }
 
 // Describe describes the stream's types.
@@ -160,75 +151,6 @@ func clock(ns int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, ns)
-}
-
-// behind returns how many resources and removals the client lacks, has not acknowledged or has rejected,
-// and since when. What has not been sent yet is counted at most up to mostBehind.
-func (x *exchange) behind(v fanout.View) (n int, since time.Time) {
-	l := lag{hub: x.group.Hub}
-	if x.rejected != nil && (x.rejected.To > x.ackedTo || x.delta && x.stillRejects(v)) {
-		l.add(x.rejected.Count, x.rejected.At)
-	}
-	for _, u := range x.unacked {
-		l.add(u.listing.Count, clock(x.times.owed))
-	}
-	for _, id := range firstOf(x.changed.items, mostBehind) {
-		l.waits(v.Answer(id).Seq)
-	}
-	if !x.members || x.sentTo == unseen {
-		return l.n, l.since
-	}
-	left := mostBehind
-	for change := range v.Set().Since(x.sentTo) {
-		if left--; left < 0 {
-			break
-		}
-		l.waits(change.Seq)
-	}
-	return l.n, l.since
-}
-
-// lag adds up with how much a client is behind, and since when.
-type lag struct {
-	hub   *fanout.Hub
-	n     int
-	since time.Time
-}
-
-func (l *lag) add(n int, at time.Time) {
-	l.n += n
-	if !at.IsZero() && (l.since.IsZero() || at.Before(l.since)) {
-		l.since = at
-	}
-}
-
-// waits adds a change that was not sent.
-func (l *lag) waits(change cache.Seq) {
-	at, _ := l.hub.Arrived(change)
-	l.add(1, at)
-}
-
-// mostBehind bounds the changes that are looked at for one client and type: nobody needs to know more exactly.
-const mostBehind = 1000
-
-func firstOf[T any](s []T, n int) []T { return s[:min(len(s), n)] }
-
-// rejects reports whether the client's last answer was a rejection, or a Delta client's last rejection still
-// stands: the ACK of a later response says nothing of what that did not carry.
-func (x *exchange) rejects() (still bool) {
-	if x.rejected == nil || x.rejected.To > x.ackedTo || !x.delta {
-		return x.rejected != nil && x.rejected.To > x.ackedTo
-	}
-	x.sub.Read(func(v fanout.View) { still = x.stillRejects(v) })
-	return still
-}
-
-// stillRejects reports whether one of the first resources that the client has rejected is what it was.
-func (x *exchange) stillRejects(v fanout.View) bool {
-	return slices.ContainsFunc(x.rejected.First, func(name string) bool {
-		r := v.Resource(name)
-		return r != nil && x.hasRejected(v.Changed(r))
-	})
 }
 
 func (x *exchange) sync() Sync {

@@ -146,55 +146,39 @@ type clientName struct {
 
 // client answers with one client, and with the resources that it has or asks for.
 func (h *handler) client(w http.ResponseWriter, req *http.Request) {
-	if err := knows(req, "type", "limit", "continue"); err != nil {
-		badRequest(w, err)
-		return
-	}
-	limit, err := limitOf(req)
+	page, err := pagingOf(req)
 	if err != nil {
 		badRequest(w, err)
 		return
-	}
-	only, err := typeOf(req)
-	if err != nil {
-		badRequest(w, err)
-		return
-	}
-	var from cursor
-	if token := req.URL.Query().Get("continue"); token != "" {
-		if from, err = cursorOf(token); err != nil {
-			badRequest(w, err)
-			return
-		}
 	}
 	c, ok := h.streamOf(w, req)
 	if !ok {
 		return
 	}
-	names, next := h.clientNames(c, only, from, limit)
+	names, next := h.clientNames(c, page)
 	replyPage(w, struct {
 		downstream.Client
 		Names    []clientName `json:"names"`
 		Continue string       `json:"continue,omitempty"`
-	}{c, names, next}, limit)
+	}{c, names, next}, page.limit)
 }
 
 // clientNames is a page of a client's resources, and where the next one begins.
-func (h *handler) clientNames(c downstream.Client, only cache.TypeURL, from cursor, limit int) (names []clientName, next string) {
+func (h *handler) clientNames(c downstream.Client, page paging) (names []clientName, next string) {
 	names = []clientName{}
 	hubs := h.relay.Groups()
 	types := slices.Clone(c.Types)
 	slices.SortFunc(types, func(a, b session.ClientType) int { return strings.Compare(string(a.Type), string(b.Type)) })
 	for _, t := range types {
-		if only != "" && t.Type != only || t.Type < from.Type {
+		if page.typ != "" && t.Type != page.typ || t.Type < page.from.Type {
 			continue
 		}
 		after := ""
-		if t.Type == from.Type {
-			after = from.Name
+		if t.Type == page.from.Type {
+			after = page.from.Name
 		}
-		page, more := h.relay.ClientNames(c.Stream, t.Type, after, limit-len(names))
-		for _, n := range page {
+		found, more := h.relay.ClientNames(c.Stream, t.Type, after, page.limit-len(names))
+		for _, n := range found {
 			names = append(names, clientNameOf(hubs[t.Group], t.Type, n))
 		}
 		if more && len(names) > 0 {

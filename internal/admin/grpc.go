@@ -58,7 +58,10 @@ func (g *services) methods() (all []string) {
 // isGRPC reports whether a request is one of gRPC. Others with such a beginning, as gRPC-Web, are not.
 func isGRPC(req *http.Request) bool {
 	rest, ok := strings.CutPrefix(req.Header.Get("Content-Type"), "application/grpc")
-	return ok && req.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
+	if !ok || req.ProtoMajor != 2 {
+		return false
+	}
+	return rest == "" || strings.ContainsRune("+;", rune(rest[0]))
 }
 
 // either has gRPC requests answered by the services, and others by pages.

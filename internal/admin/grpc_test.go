@@ -333,7 +333,7 @@ func (w *timed) SetReadDeadline(at time.Time) error  { return w.SetWriteDeadline
 func (w *timed) SetWriteDeadline(at time.Time) error { w.set <- at; return nil }
 
 // TestCallsThatLast: the HTTP server's time for a request does not hold for a health check that is watched, and begins
-// anew for each request of a CSDS stream.
+// again with each request of a CSDS stream.
 func TestCallsThatLast(t *testing.T) {
 	g := newServices(newDescribed(), nil)
 	defer g.close()

@@ -53,6 +53,30 @@ func knows(req *http.Request, known ...string) error {
 	return nil
 }
 
+// paging is what a request asks of a list of names: how many, of which type ("" for all), and from where on.
+type paging struct {
+	limit int
+	typ   cache.TypeURL
+	from  cursor
+}
+
+// pagingOf reads it. Beside it the request may have the other parameters.
+func pagingOf(req *http.Request, others ...string) (p paging, err error) {
+	if err := knows(req, append(append([]string{"type"}, others...), "limit", "continue")...); err != nil {
+		return p, err
+	}
+	if p.limit, err = limitOf(req); err != nil {
+		return p, err
+	}
+	if p.typ, err = typeOf(req); err != nil {
+		return p, err
+	}
+	if token := req.URL.Query().Get("continue"); token != "" {
+		p.from, err = cursorOf(token)
+	}
+	return p, err
+}
+
 // cursor is where a page of resources ends.
 type cursor struct {
 	Group    string        `json:"g"`

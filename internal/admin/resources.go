@@ -65,40 +65,24 @@ func (f *resourceFilter) named(name string) bool {
 
 func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 	query := req.URL.Query()
-	if err := knows(req, "type", "group", "name", "prefix", "summary", "limit", "continue"); err != nil {
-		badRequest(w, err)
-		return
-	}
-	limit, err := limitOf(req)
+	page, err := pagingOf(req, "group", "name", "prefix", "summary")
 	if err != nil {
 		badRequest(w, err)
 		return
-	}
-	only, err := typeOf(req)
-	if err != nil {
-		badRequest(w, err)
-		return
-	}
-	var from cursor
-	if token := query.Get("continue"); token != "" {
-		if from, err = cursorOf(token); err != nil {
-			badRequest(w, err)
-			return
-		}
 	}
 	filter := resourceFilter{
 		groups: func(name string) bool { return inGroup(req, name) },
-		typ:    only, prefix: query.Get("prefix"), name: query.Get("name"), holders: query.Has("name"),
+		typ:    page.typ, prefix: query.Get("prefix"), name: query.Get("name"), holders: query.Has("name"),
 	}
 	if query.Has("summary") {
 		reply(w, h.resourceSummary(&filter))
 		return
 	}
-	list, next := h.collect(from, limit, &filter)
+	list, next := h.collect(page.from, page.limit, &filter)
 	replyPage(w, struct {
 		Resources []entry `json:"resources"`
 		Continue  string  `json:"continue,omitempty"`
-	}{list, next}, limit)
+	}{list, next}, page.limit)
 }
 
 // collect is a page of resources, and where the next page begins.

@@ -119,7 +119,7 @@ const idle = time.Minute
 
 type renewal struct{}
 
-// Renewing has a stream's time begin anew with each request: renew is called with how long it is to be.
+// Renewing restarts a stream's time with each request: renew is called with how long it is to be.
 func Renewing(ctx context.Context, renew func(time.Duration)) context.Context {
 	return context.WithValue(ctx, renewal{}, renew)
 }

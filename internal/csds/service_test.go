@@ -428,7 +428,7 @@ func (q *quiet) RecvMsg(any) error {
 	return status.Error(codes.Internal, "i/o timeout")
 }
 
-// TestQuietStreams: the time of a stream begins anew with each request, and when it is over the client is told why.
+// TestQuietStreams: the time of a stream restarts with each request, and when it is over the client is told why.
 func TestQuietStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &quiet{requests: 3, over: make(chan struct{})}

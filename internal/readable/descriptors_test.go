@@ -118,7 +118,7 @@ func descriptor(t *testing.T, path, text string) (raw []byte) {
 	return raw
 }
 
-// plain drops services and the options of others than protobuf itself, but for the mark of what is sensitive.
+// plain drops services, and all options except those of protobuf itself and the one that marks a sensitive field.
 func plain(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProto {
 	f.Service, f.Extension, f.Options = nil, nil, nil
 	var messages func([]*descriptorpb.DescriptorProto)

@@ -41,7 +41,7 @@ func (n *nacks) take(d *Response, details string, now time.Time) {
 	}
 }
 
-// settle forgets what a response says anew, or that does not exist any more.
+// settle forgets what a response brings again, and what does not exist any more.
 func (n *nacks) settle(d *Response) {
 	u := &d.Update
 	said := make(map[string]bool)
