@@ -27,7 +27,7 @@ type arrival struct {
 	at   int64 // Unix time in ns
 }
 
-// note notes a response that has made changes up to a position. Of two that come at once, for two types, the
+// note notes a response that may have made changes, up to a position. Of two that come at once, for two types, the
 // time of one stands for both.
 func (a *arrivals) note(upTo cache.Seq, at time.Time) {
 	a.mu.Lock()

@@ -152,9 +152,8 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		source, probe := x.sample(u.Source)
 		x.marks.from(source)
 		x.leaving.now = u.At
-		before := x.latest
 		a = x.lane(lane).apply(u)
-		if x.latest > before && !u.At.IsZero() {
+		if !u.At.IsZero() {
 			h.arrivals.note(x.latest, u.At)
 		}
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind

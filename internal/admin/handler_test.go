@@ -266,6 +266,7 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/clients/2", "localhost", 200, `"held": "v2 of type.googleapis.com/envoy.config.cluster.v3.Cluster"`},
 		{"GET", "/clients/2?type=SDS", "localhost", 200, `"names": []`},
 		{"GET", "/clients/5", "localhost", 200, `"held": "[redacted]"`},
+		{"GET", "/clients/5?type=SDS", "localhost", 200, `"held": "[redacted]"`},
 		{"GET", "/clients/9", "localhost", 404, "there is no stream 9; it may have ended, and /clients lists those that are open"},
 		{"GET", "/clients/x", "localhost", 400, `"x" is no stream; use the number`},
 		{"GET", "/clients/2?group=a", "localhost", 400, `unknown parameter "group"; /clients/2 knows type, limit, continue`},
