@@ -13,6 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // clientFilter says which clients a request is about. Parameters that the request lacks match every client.
@@ -193,7 +194,7 @@ func (h *handler) clientNames(c downstream.Client, page paging) (names []clientN
 func clientNameOf(hub *fanout.Hub, t cache.TypeURL, n session.ClientName) clientName {
 	c := clientName{Type: t, ClientName: n}
 	if hub == nil || hub.Properties(t).Secret {
-		c.Held, c.Now = redact(c.Held), redact(c.Now)
+		c.Held, c.Now = readable.Redact(c.Held), readable.Redact(c.Now)
 	}
 	if hub == nil || n.Changed == 0 {
 		return c

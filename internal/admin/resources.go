@@ -10,6 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // entry is one name on one lane of one group. It has no body, and so no secret.
@@ -123,7 +124,7 @@ func (h *handler) entry(group string, hub *fanout.Hub, t cache.TypeURL, d fanout
 		e.Holders = h.relay.Holders(hub, t, d.Name)
 		for i := range e.Holders {
 			if secret {
-				e.Holders[i].Version = redact(e.Holders[i].Version)
+				e.Holders[i].Version = readable.Redact(e.Holders[i].Version)
 			}
 		}
 	}
@@ -191,15 +192,7 @@ func describe(group string, t cache.TypeURL, d fanout.Description, secret bool) 
 	if secret {
 		// Whoever can guess at a weak secret could check the guess against a hash,
 		// and both versions may be one (RECON-1).
-		e.Version, e.Upstream, e.Previous = redact(e.Version), redact(e.Upstream), redact(e.Previous)
+		e.Version, e.Upstream, e.Previous = readable.Redact(e.Version), readable.Redact(e.Upstream), readable.Redact(e.Previous)
 	}
 	return e
-}
-
-// redact hides a value, but not that there is one.
-func redact(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "[redacted]"
 }

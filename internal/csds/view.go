@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/readable"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -71,7 +72,7 @@ func (a *answer) ownType(hub *fanout.Hub, t cache.TypeURL, rejected map[string]*
 		g.typ = typ
 		delete(rejected, d.Name)
 		if secret {
-			g.version = redact(g.version)
+			g.version = readable.Redact(g.version)
 		} else {
 			g.body = b.of(d.Resource)
 		}
@@ -85,14 +86,6 @@ func (a *answer) ownType(hub *fanout.Hub, t cache.TypeURL, rejected map[string]*
 	}
 	a.list = list
 	return a.add(list)
-}
-
-// redact hides the version of a Secret, as /resources does, but not that there is one.
-func redact(version string) string {
-	if version == "" {
-		return ""
-	}
-	return "[redacted]"
 }
 
 // once leaves one of the two lanes on which a name may be: the one that upstream has sent it on.
@@ -165,7 +158,7 @@ func (a *answer) clientType(t *downstream.TypeView, hub *fanout.Hub, b *bodies) 
 		g := ofClient(t, n)
 		g.typ = typ
 		if secret {
-			g.version = redact(g.version)
+			g.version = readable.Redact(g.version)
 		} else if n.Held == n.Now {
 			g.body = b.of(n.Resource)
 		}

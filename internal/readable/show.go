@@ -20,6 +20,14 @@ import (
 // redacted stands for what is not shown.
 const redacted = "[redacted]"
 
+// Redact hides the version of a Secret, with which a guess at a weak one could be checked, but not that there is one.
+func Redact(version string) string {
+	if version == "" {
+		return ""
+	}
+	return redacted
+}
+
 // maxDepth bounds how deep messages lie in one another.
 const maxDepth = 100
 
