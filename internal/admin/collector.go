@@ -39,7 +39,7 @@ type Relay interface {
 	Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder
 	// StartDrain has the relay report that it is not ready and, if away is set, refuse new streams and end the open
 	// ones over a time. StopDrain ends that.
-	StartDrain(away bool, over time.Duration)
+	StartDrain(away bool, over time.Duration) (clients int)
 	StopDrain()
 	// Streams, View, Groups and Upstream are what CSDS shows.
 	csds.Relay

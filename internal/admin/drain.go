@@ -13,8 +13,9 @@ const maxDrain = 24 * time.Hour
 type drained struct {
 	Draining bool `json:"draining"`
 	// Over is the time over which the clients are sent away; empty: they stay.
-	Over    string `json:"clients_leave_over,omitempty"`
-	Clients int    `json:"clients"`
+	Over string `json:"clients_leave_over,omitempty"`
+	// Clients is how many there were when the drain began, or ended.
+	Clients int `json:"clients"`
 }
 
 // drain has the relay report that it is not ready and, with for, send its clients away.
@@ -33,8 +34,7 @@ func (h *handler) drain(w http.ResponseWriter, req *http.Request) {
 		}
 		answer.Over = over.String()
 	}
-	h.relay.StartDrain(away, over)
-	answer.Clients = h.relay.Count()
+	answer.Clients = h.relay.StartDrain(away, over)
 	reply(w, answer)
 }
 

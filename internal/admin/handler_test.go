@@ -93,9 +93,9 @@ func (d described) ClientNames(_ uint64, t cache.TypeURL, after string, _ int) (
 func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {
 	return []downstream.Holder{{Version: "v2", Step: session.StepSynced, Clients: 963}, {Version: "v1", Step: session.StepUnsent, Clients: 37}}
 }
-func (d described) StartDrain(bool, time.Duration) {}
-func (d described) StopDrain()                     {}
-func (d described) Streams() []uint64              { return []uint64{1} }
+func (d described) StartDrain(bool, time.Duration) int { return 4 }
+func (d described) StopDrain()                         {}
+func (d described) Streams() []uint64                  { return []uint64{1} }
 func (d described) View(_ uint64, wanted func(*core.Node) bool, into *downstream.View) bool {
 	if into.Node = (&core.Node{Id: "node-1"}); !wanted(into.Node) {
 		return false

@@ -16,20 +16,21 @@ func (r *Relay) Drain(delay, spread time.Duration) {
 
 // StartDrain has a relay that goes on running report that it is not ready. If away is set it also refuses new streams,
 // and ends the open ones over a time. The control plane's side, the caches and the snapshot go on as before. A later
-// StartDrain takes the place of an earlier one, and StopDrain ends it.
-func (r *Relay) StartDrain(away bool, spread time.Duration) {
+// StartDrain takes the place of an earlier one, and StopDrain ends it. It returns the number of clients at its start.
+func (r *Relay) StartDrain(away bool, spread time.Duration) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	clients := r.Count()
 	if r.closed {
-		return
+		return clients
 	}
 	r.stay()
 	r.ready.drains(true)
 	if !away {
-		r.log.Warn("an operator drains the relay: it reports that it is not ready, and goes on serving", "clients", r.Count())
-		return
+		r.log.Warn("an operator drains the relay: it reports that it is not ready, and goes on serving", "clients", clients)
+		return clients
 	}
-	r.log.Warn("an operator drains the relay: it reports that it is not ready, refuses new streams, and sends its clients away", "clients", r.Count(), "over", spread.String())
+	r.log.Warn("an operator drains the relay: it reports that it is not ready, refuses new streams, and sends its clients away", "clients", clients, "over", spread.String())
 	r.server.SetDraining(true) // before those that are open are counted
 	drain, end := context.WithCancel(context.Background())
 	r.endDrain = end
@@ -37,6 +38,7 @@ func (r *Relay) StartDrain(away bool, spread time.Duration) {
 		defer context.AfterFunc(running, end)()
 		r.server.SendAway(drain, spread)
 	})
+	return clients
 }
 
 // StopDrain ends a drain: the relay takes in clients again, and those that it has not sent away stay.

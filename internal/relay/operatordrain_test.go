@@ -58,7 +58,9 @@ func TestStartDrain(t *testing.T) {
 		}
 		all = append(all, late)
 
-		w.relay.StartDrain(true, time.Minute)
+		if n := w.relay.StartDrain(true, time.Minute); n != len(all) {
+			t.Errorf("the drain began with %d clients, want %d", n, len(all))
+		}
 		time.Sleep(30*time.Second + time.Millisecond)
 		synctest.Wait()
 		if n := ended(t, all); n < many/3 || n > 2*many/3 {
@@ -90,7 +92,9 @@ func TestStartDrain(t *testing.T) {
 			t.Error("a newcomer is refused after the drain")
 		}
 
-		w.relay.StartDrain(true, 0)
+		if before, n := w.relay.Count(), w.relay.StartDrain(true, 0); n != before {
+			t.Errorf("the drain began with %d clients, want %d", n, before)
+		}
 		synctest.Wait()
 		if n := w.relay.Count(); n != 0 {
 			t.Errorf("%d clients are left after a drain at once", n)
