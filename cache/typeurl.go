@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -53,7 +54,7 @@ type wellKnown struct {
 }
 
 // table is the type table of protocol.md §0; rank is the order of ORDER-2.
-var table = map[TypeURL]wellKnown{
+var table = map[TypeURL]*wellKnown{
 	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false, false, true},
 	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false, true, true},
 	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false, false, false},
@@ -69,18 +70,22 @@ var table = map[TypeURL]wellKnown{
 // other is the last row of the type table: every type the table does not name.
 var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false, false}
 
+// otherSecret is the same for a Secret under another URL.
+var otherSecret = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true, Secret: true}, false, false, false}
+
 // secretMessages are secret whatever stands before the slash, which some control planes do not look at, and
 // in either version of the API.
 var secretMessages = []string{"envoy.extensions.transport_sockets.tls.v3.Secret", "envoy.api.v2.auth.Secret"}
 
 // row is the type's row of the type table.
-func (t TypeURL) row() wellKnown {
+func (t TypeURL) row() *wellKnown {
 	if k, ok := table[t]; ok {
 		return k
 	}
-	k := other
-	k.Secret = slices.Contains(secretMessages, string(t[strings.LastIndexByte(string(t), '/')+1:]))
-	return k
+	if slices.Contains(secretMessages, string(t[strings.LastIndexByte(string(t), '/')+1:])) {
+		return &otherSecret
+	}
+	return &other
 }
 
 // OtherShort is what Short answers for a type outside the type table.
@@ -98,6 +103,11 @@ func Shorts() []string {
 	}
 	slices.Sort(shorts)
 	return shorts
+}
+
+// WellKnown are the types of the type table, in the order of their Rank.
+func WellKnown() []TypeURL {
+	return slices.SortedFunc(maps.Keys(table), func(a, b TypeURL) int { return a.Rank() - b.Rank() })
 }
 
 // Rank orders types for make-before-break: what others refer to comes first, types

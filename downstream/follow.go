@@ -43,13 +43,13 @@ func (s *Server) follow(st *stream) *follower {
 }
 
 // asks notes the first request of a type.
-func (f *follower) asks(note session.Note, node string, now time.Time) {
+func (f *follower) asks(note session.Note, of *session.Session, now time.Time) {
 	if f == nil || note.Kind != session.InitialRequest {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.client.Node = node
+	f.client.Node = of.Node().GetId()
 	f.asked[note.Type] = now
 }
 

@@ -12,7 +12,7 @@ func TestFollowingNothingCostsNothing(t *testing.T) {
 	f := (&Server{}).follow(nil)
 	r := &session.Response{Type: cache.Cluster, Source: cache.NewSource(epoch, nil)}
 	if n := testing.AllocsPerRun(100, func() {
-		f.asks(session.Note{Kind: session.InitialRequest}, "node", epoch)
+		f.asks(session.Note{Kind: session.InitialRequest}, nil, epoch)
 		p := f.begins(r, 1, epoch)
 		f.sent(r, p, 1, epoch)
 		f.judged(session.Note{Kind: session.AckRequest})

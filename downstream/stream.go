@@ -277,7 +277,7 @@ func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal,
 	if !acks {
 		note, end = st.takeAside(request, now)
 	}
-	st.follow.asks(note, st.session.Node().GetId(), now)
+	st.follow.asks(note, st.session, now)
 	return note, st.session.Due(), st.session.Refusals(), end
 }
 

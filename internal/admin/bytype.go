@@ -1,37 +1,25 @@
 package admin
 
-import (
-	"maps"
-	"sync"
-	"sync/atomic"
-
-	"github.com/xds-relay/xds-relay/cache"
-)
+import "github.com/xds-relay/xds-relay/cache"
 
 // byType has the series of each type, which are looked up once, so that counting a change
 // for a client costs no search. Types are few, since Short is a closed set.
 type byType[S any] struct {
-	begin func(short string) *S
-
-	mu  sync.Mutex // held to add one
-	all atomic.Pointer[map[string]*S]
+	known map[cache.TypeURL]*S
+	other *S
 }
 
-func (b *byType[S]) of(t cache.TypeURL) *S { return b.ofShort(t.Short()) }
+func newByType[S any](begin func(short string) *S) byType[S] {
+	b := byType[S]{known: make(map[cache.TypeURL]*S), other: begin(cache.OtherShort)}
+	for _, t := range cache.WellKnown() {
+		b.known[t] = begin(t.Short())
+	}
+	return b
+}
 
-func (b *byType[S]) ofShort(short string) *S {
-	if all := b.all.Load(); all != nil && (*all)[short] != nil {
-		return (*all)[short]
+func (b *byType[S]) of(t cache.TypeURL) *S {
+	if s := b.known[t]; s != nil {
+		return s
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := make(map[string]*S)
-	if known := b.all.Load(); known != nil {
-		maps.Copy(all, *known)
-	}
-	if all[short] == nil {
-		all[short] = b.begin(short)
-	}
-	b.all.Store(&all)
-	return all[short]
+	return b.other
 }

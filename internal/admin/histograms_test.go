@@ -123,10 +123,10 @@ func TestWhoIsLate(t *testing.T) {
 func BenchmarkScrape(b *testing.B) {
 	m := NewMetrics(Build{})
 	m.Attach(newDescribed())
-	for _, short := range cache.Shorts() {
+	for _, t := range append(cache.WellKnown(), "other") {
 		for i := range 1000 {
-			m.clients.ofShort(short).ack.Observe(float64(i) / 100)
-			m.clients.ofShort(short).propagation.Observe(float64(i) / 1000)
+			m.clients.of(t).ack.Observe(float64(i) / 100)
+			m.clients.of(t).propagation.Observe(float64(i) / 1000)
 		}
 	}
 	h := NewProbes(newDescribed(), m)

@@ -89,7 +89,6 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	for _, set := range options {
 		set(m)
 	}
-	m.upstream.begin, m.clients.begin = m.newUpstreamSeries, m.newClientSeries
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
 		m.registry.MustRegister(g)

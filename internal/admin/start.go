@@ -13,9 +13,8 @@ import (
 
 // fromTheStart makes the series of closed sets of labels.
 func (m *Metrics) fromTheStart() {
+	m.upstream, m.clients = newByType(m.newUpstreamSeries), newByType(m.newClientSeries)
 	for _, short := range cache.Shorts() {
-		m.upstream.ofShort(short)
-		m.clients.ofShort(short)
 		m.convergence.seconds.WithLabelValues(short)
 		m.nacksSent.WithLabelValues(short)
 		m.unasked.WithLabelValues(short)
