@@ -105,6 +105,18 @@ func Shorts() []string {
 	return shorts
 }
 
+// shared are the types of the type table, with the bytes that Shared gives to all.
+var shared = WellKnown()
+
+// Shared is the same type; if it is in the type table, with bytes that everybody shares. A comparison
+// then need not look at them, and a client of many takes no memory for them.
+func (t TypeURL) Shared() TypeURL {
+	if i := slices.Index(shared, t); i >= 0 {
+		return shared[i]
+	}
+	return t
+}
+
 // WellKnown are the types of the type table, in the order of their Rank.
 func WellKnown() []TypeURL {
 	return slices.SortedFunc(maps.Keys(table), func(a, b TypeURL) int { return a.Rank() - b.Rank() })

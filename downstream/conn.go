@@ -24,7 +24,7 @@ type conn struct {
 	reader patient // for gRPC, in plaintext
 	doors  *doors
 	since  time.Time
-	flow   *flow
+	flow   flow
 	user   string // as which user its client runs, "unix:uid=N"; "": that is not known
 
 	// Set at the end of the handshake, before gRPC reads.
@@ -47,7 +47,7 @@ type conn struct {
 func newConn(raw net.Conn, d *doors) *conn {
 	config := d.now()
 	c := &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now(), user: userOf(raw), opens: opening(config.MaxStreams)}
-	c.flow = newFlow(c, d.reading)
+	c.flow.init(c, d.reading)
 	var client session.Peer
 	identify(&client, raw.RemoteAddr(), nil, config.Relays)
 	c.entry = d.entries.Enter(client.Holder, client.Relay, c)
@@ -147,7 +147,7 @@ func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	case c == raw:
 		of.plain = true
 	default:
-		c = secured{c, of.flow}
+		c = secured{c, &of.flow}
 	}
 	return c, tag{info, of}, err
 }

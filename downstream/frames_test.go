@@ -99,7 +99,8 @@ func (c *counted) resets()                         {}
 // TestAPardonedReadIsShort: a connection that has to wait reads no more after a pardon than keepalive needs, once.
 func TestAPardonedReadIsShort(t *testing.T) {
 	r := newReading(64<<20, nil, nobody{})
-	f := newFlow(nil, r)
+	f := &flow{}
+	f.init(nil, r)
 	f.holder.used, f.holder.waits, f.holder.pardon = r.inflight.bound, true, true
 	if may, _ := f.mayRead(); !may || f.atMost(readBuffer) != pardonBytes {
 		t.Errorf("it may read: %v, at most %d bytes", may, f.atMost(readBuffer))
@@ -117,7 +118,8 @@ func BenchmarkArrived(b *testing.B) {
 	if err := http2.NewFramer(&wire, nil).WriteData(1, false, ack); err != nil {
 		b.Fatal(err)
 	}
-	f := newFlow(nil, newReading(64<<20, nil, nobody{}))
+	f := &flow{}
+	f.init(nil, newReading(64<<20, nil, nobody{}))
 	f.arrived([]byte(http2.ClientPreface))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -78,8 +78,8 @@ func newInflight(bound int) *inflight {
 	return &inflight{bound: bound, holders: make(map[*holder]bool)}
 }
 
-func newHolder() *holder {
-	return &holder{parts: make(map[uint32]*part), streams: make(map[uint32]func(*session.End)), wake: make(chan struct{}, 1)}
+func (h *holder) init() {
+	h.streams, h.wake = make(map[uint32]func(*session.End), 1), make(chan struct{}, 1)
 }
 
 // passes reports whether b, where a request begins, needs no part: the few small requests that a client
@@ -103,6 +103,9 @@ func (a *inflight) piece(h *holder, stream uint32, frame int, b []byte, now time
 			return
 		}
 		p = &part{from: now}
+		if h.parts == nil {
+			h.parts = make(map[uint32]*part)
+		}
 		h.parts[stream] = p
 		a.holders[h] = true
 		a.add(h, partWeight)

@@ -129,6 +129,12 @@ func of(name string) *holder {
 	return h
 }
 
+func newHolder() *holder {
+	h := &holder{}
+	h.init()
+	return h
+}
+
 // TestInflight_LastByte: requests that lack their last byte, on connections of their own, take no more than the
 // bound, and end when others wait. Those that wait go on then, and nobody else is ended.
 func TestInflight_LastByte(t *testing.T) {

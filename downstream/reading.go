@@ -119,13 +119,15 @@ type flow struct {
 	conn    *conn
 	reading *reading // nil: there is no bound
 	frames  frames   // the reader's
-	holder  *holder
+	holder  holder
 	parts   atomic.Int32 // len(holder.parts), which only the reader increases
 	most    int          // the reader's: bytes that the next read may bring; 0: as many as it likes
 }
 
-func newFlow(c *conn, r *reading) *flow {
-	return &flow{conn: c, reading: r, holder: newHolder()}
+// init prepares the flow of a connection.
+func (f *flow) init(c *conn, r *reading) {
+	f.conn, f.reading = c, r
+	f.holder.init()
 }
 
 // name says whose connection it is. It is called once, before the reader reads.
@@ -158,7 +160,7 @@ func (f *flow) mayRead() (may, begins bool) {
 	f.with(func(in *inflight) {
 		waited, pardon := f.holder.waits, false
 		f.holder.within = f.frames.left > 0
-		if may, pardon = in.mayRead(f.holder, time.Now()); pardon {
+		if may, pardon = in.mayRead(&f.holder, time.Now()); pardon {
 			f.most = pardonBytes
 		}
 		begins = !waited
@@ -191,7 +193,7 @@ func (f *flow) piece(stream uint32, frame int, b []byte) {
 	if f.parts.Load() == 0 && f.holder.passes(b) {
 		return
 	}
-	f.with(func(in *inflight) { in.piece(f.holder, stream, frame, b, time.Now()) })
+	f.with(func(in *inflight) { in.piece(&f.holder, stream, frame, b, time.Now()) })
 }
 
 // opens implements pieces.
@@ -203,7 +205,7 @@ func (f *flow) resets() { f.conn.reset() }
 // over implements pieces.
 func (f *flow) over(stream uint32) {
 	if f.parts.Load() > 0 {
-		f.with(func(in *inflight) { in.over(f.holder, stream) })
+		f.with(func(in *inflight) { in.over(&f.holder, stream) })
 	}
 }
 
@@ -214,13 +216,13 @@ func (f *flow) takenIn(stream uint32, n int) {
 	case f.parts.Load() == 0:
 		f.holder.passed(n)
 	default:
-		f.with(func(in *inflight) { in.takenIn(f.holder, stream, n) })
+		f.with(func(in *inflight) { in.takenIn(&f.holder, stream, n) })
 	}
 }
 
 // close says that the connection is closed.
 func (f *flow) close() {
-	f.with(func(in *inflight) { in.close(f.holder) })
+	f.with(func(in *inflight) { in.close(&f.holder) })
 }
 
 // inside returns a field of gRPC's own of a stream or call, which gRPC keeps to itself, and whether there is one of that type.
@@ -245,15 +247,15 @@ type receiver struct {
 
 // receiver returns the one of a context. end ends it from outside its handler; the handler calls leave when it returns.
 func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
-	if c == nil || c.flow == nil {
+	if c == nil {
 		return receiver{}
 	}
 	id, ok := inside[uint32](ctx, "id") // that of its HTTP/2 stream
 	if !ok {
 		return receiver{}
 	}
-	c.flow.with(func(in *inflight) { in.join(c.flow.holder, id, end) })
-	return receiver{c.flow, id}
+	c.flow.with(func(in *inflight) { in.join(&c.flow.holder, id, end) })
+	return receiver{&c.flow, id}
 }
 
 // takenIn says that a message of n bytes is taken in.
@@ -261,7 +263,7 @@ func (r receiver) takenIn(n int) { r.flow.takenIn(r.id, n+grpcHeader) }
 
 func (r receiver) leave() {
 	if r.flow != nil {
-		r.flow.with(func(in *inflight) { in.leave(r.flow.holder, r.id) })
+		r.flow.with(func(in *inflight) { in.leave(&r.flow.holder, r.id) })
 	}
 }
 

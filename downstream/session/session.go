@@ -423,6 +423,7 @@ func (s *Session) refusedBy(end *End, t cache.TypeURL, of Membership, now time.T
 
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
+	t = t.Shared()
 	return exchange{
 		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
 		delta: s.kind.Delta, space: math.MaxInt,

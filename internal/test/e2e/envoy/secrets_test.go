@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"sync"
@@ -100,6 +99,54 @@ func (id *identity) presentedAt(address string) error {
 	return peer.Is("serial number", serial, id.serial)
 }
 
+// handshakes are clients that connect to an address all the time.
+type handshakes struct {
+	shown  atomic.Int64 // the serial number of the last certificate
+	count  int
+	failed []error
+	stop   func()
+}
+
+// shakeHands starts them. They end with the test, if not before.
+func shakeHands(t testing.TB, address string) *handshakes {
+	h := &handshakes{}
+	done, work := make(chan struct{}), sync.WaitGroup{}
+	h.stop = sync.OnceFunc(func() {
+		close(done)
+		work.Wait()
+	})
+	t.Cleanup(h.stop)
+	work.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			serial, err := presented(address)
+			h.count++
+			if err != nil {
+				h.failed = append(h.failed, err)
+				continue
+			}
+			h.shown.Store(serial)
+		}
+	})
+	return h
+}
+
+// unharmed fails the test if a handshake has failed.
+func (h *handshakes) unharmed(t testing.TB) {
+	t.Helper()
+	h.stop()
+	t.Log(h.count, "handshakes")
+	if len(h.failed) > 0 || h.count == 0 {
+		t.Errorf("%d of %d handshakes failed: %v", len(h.failed), h.count, h.failed)
+	}
+}
+
 // A secret is rotated while clients connect all the time. No handshake fails, and each
 // new certificate is shown.
 func TestSecretsRotate(t *testing.T) {
@@ -115,44 +162,13 @@ func TestSecretsRotate(t *testing.T) {
 			e.WaitReady(patience)
 			address := listens(t, e, "web")
 
-			var shown atomic.Int64
-			var handshakes int
-			var failed []error
-			var work sync.WaitGroup
-			done := make(chan struct{})
-			stop := sync.OnceFunc(func() {
-				close(done)
-				work.Wait()
-			})
-			defer stop()
-			work.Go(func() {
-				tick := time.NewTicker(20 * time.Millisecond)
-				defer tick.Stop()
-				for {
-					select {
-					case <-done:
-						return
-					case <-tick.C:
-					}
-					serial, err := presented(address)
-					handshakes++
-					if err != nil {
-						failed = append(failed, err)
-						continue
-					}
-					shown.Store(serial)
-				}
-			})
+			load := shakeHands(t, address)
 			for serial := int64(2); serial <= int64(often(30, 6)); serial++ {
 				next := newIdentity(t, serial)
 				s.plane.Change(func(has world) { has.put(cache.Secret, "cert", next.secret("cert")) })
-				peer.Eventually(t, patience, func() error { return peer.Is("serial number", shown.Load(), serial) })
+				peer.Eventually(t, patience, func() error { return peer.Is("serial number", load.shown.Load(), serial) })
 			}
-			stop()
-			if len(failed) > 0 {
-				t.Errorf("%d of %d handshakes failed: %v", len(failed), handshakes, failed[0])
-			}
-			t.Log(fmt.Sprint(handshakes, " handshakes"))
+			load.unharmed(t)
 		})
 	}
 }
