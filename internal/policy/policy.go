@@ -180,6 +180,9 @@ const Wildcard = "*"
 
 // Allows reports whether the client may subscribe to a canonical name, or to the wildcard.
 func (r *Reads) Allows(name string) bool {
+	if name == Wildcard { // it is asked for each response
+		return r.wildcard >= 0
+	}
 	_, _, ok := r.why(name)
 	return ok
 }
