@@ -39,19 +39,8 @@ func (t *Table) Recall() {
 }
 
 // Resume goes on with the present generation: the origin is shown its versions, and its silence
-// means that nothing has changed (RECON-11). Resources whose bodies are not kept are excepted: the
-// origin is shown no version of them, and announces them again.
-func (t *Table) Resume(origin Origin) {
-	t.origin, t.mentioned = origin, nil
-	if t.husks == 0 {
-		return
-	}
-	for id := range t.entries {
-		if e := &t.entries[id]; e.state == Present && e.resource.Husk() {
-			e.generation = noGeneration
-		}
-	}
-}
+// means that nothing has changed (RECON-11).
+func (t *Table) Resume(origin Origin) { t.origin, t.mentioned = origin, nil }
 
 // Origin is the origin of the present generation; zero: none was asked yet.
 func (t *Table) Origin() Origin { return t.origin }
@@ -142,7 +131,7 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 // resource has no version that its origin would know.
 func (t *Table) Known() (known []Held) {
 	for r := range t.All() {
-		if r.Confirmed && !r.DoNotCache {
+		if r.Confirmed {
 			known = append(known, r)
 		}
 	}

@@ -66,7 +66,7 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 func (t *Table) Repeat(name string, seq Seq) (renewed bool) {
 	id := t.ids[name]
 	r := t.entries[id].resource
-	if r == nil || !r.GoesStale || r.DoNotCache {
+	if r == nil || !r.GoesStale {
 		return false
 	}
 	if t.entries[id].seq == seq {

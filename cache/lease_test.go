@@ -162,41 +162,25 @@ func compareLeases(t *testing.T, table *Table, world map[string]*leaseModel, aft
 	}
 }
 
-// TestHusk: of what is not to be cached a Table keeps all but the body, and leaves it
-// out where upstream is told what is here (VALID-5, RECON-7).
-func TestHusk(t *testing.T) {
+// TestUncached: a Table counts the resources that are not for keeping, by the last word on each (VALID-5).
+func TestUncached(t *testing.T) {
 	in := received()
-	in.Resource.Value = make([]byte, 1<<20)
 	r := NewResource("type.googleapis.com/test.T", in, Fingerprint{})
+	in.CacheControl = nil
+	cacheable := NewResource("type.googleapis.com/test.T", in, Fingerprint{})
 	var table Table
-	table.Set(r, "u", 1)
-	id, _ := table.Find("a")
-	kept := table.Own(id)
-	if !kept.Husk() || table.Bytes() > 100 || table.Husks() != 1 || kept.Element() != nil || kept.Body() != nil || kept.Content() != nil {
-		t.Errorf("kept %d bytes, %d husks: %+v", table.Bytes(), table.Husks(), kept)
-	}
-	if cap(kept.Heading()) > 200 {
-		t.Errorf("the heading holds on to %d bytes", cap(kept.Heading()))
-	}
-	if kept.Version != r.Version || !slices.Equal(kept.Aliases, r.Aliases) || table.Digest().String() == (Digest{}).String() {
-		t.Errorf("of %+v there is left %+v", r, kept)
-	}
-	if known := table.Known(); len(known) > 0 {
-		t.Errorf("upstream is told %v", known)
-	}
-	if r.Husk() || len(r.Element()) < 1<<20 {
-		t.Error("keeping a resource changed it")
-	}
-
-	// What counts is the last word: the same may be kept, and again not.
-	table.Set(r.Cacheable(), "u", 2)
-	if table.Own(id).Husk() || table.Husks() != 0 || table.Bytes() < 1<<20 {
-		t.Errorf("not kept: %d husks, %d bytes", table.Husks(), table.Bytes())
-	}
-	table.Set(r, "u", 3)
-	table.Remove("a", Removed, 4)
-	if table.Husks() != 0 || table.Bytes() != 0 {
-		t.Errorf("left: %d husks, %d bytes", table.Husks(), table.Bytes())
+	for i, step := range []struct {
+		do   func(Seq)
+		want int
+	}{
+		{func(at Seq) { table.Set(r, "u", at) }, 1},
+		{func(at Seq) { table.Set(cacheable, "u", at) }, 0},
+		{func(at Seq) { table.Set(r, "u", at) }, 1},
+		{func(at Seq) { table.Remove("a", Removed, at) }, 0},
+	} {
+		if step.do(Seq(i + 1)); table.Uncached() != step.want {
+			t.Errorf("after step %d there are %d, want %d", i, table.Uncached(), step.want)
+		}
 	}
 }
 

@@ -26,8 +26,7 @@ type Resource struct {
 	Hash uint32
 	// Negative: it has no body and says that its aliases do not exist (NAME-6).
 	Negative bool
-	// DoNotCache: its body is handed on and not kept (VALID-5). A Table keeps a
-	// husk of it: everything but the body.
+	// DoNotCache: it is kept no longer than somebody subscribes to it, and never on disk (VALID-5).
 	DoNotCache bool
 	// EndpointName is, for a Cluster of type EDS, the name under which its
 	// endpoints are asked for (ORDER-6). Empty for everything else.
@@ -133,41 +132,12 @@ func (r *Resource) Respelled(name string) *Resource {
 		return r
 	}
 	c.Name = name
-	if r.element == nil { // it has no body to send, but a heartbeat
-		c.heading = bytes.Clone(r.heading)
-		copy(c.heading[at:], name)
-		return &c
-	}
 	front, back := len(r.element)-len(r.content), len(r.heading)
 	c.element = bytes.Clone(r.element)
 	c.content = c.element[front:]
 	c.heading, c.body = c.content[:back:back], c.content[back:back+len(r.body):back+len(r.body)]
 	copy(c.content[at:], name)
 	return &c
-}
-
-// Husk reports whether its body is not here.
-func (r *Resource) Husk() bool { return r.DoNotCache && r.element == nil }
-
-// Cacheable is the resource, to be kept whatever it says of itself.
-func (r *Resource) Cacheable() *Resource {
-	if !r.DoNotCache {
-		return r
-	}
-	c := *r
-	c.DoNotCache = false
-	return &c
-}
-
-// kept is what a Table keeps of a resource (VALID-5).
-func (r *Resource) kept() *Resource {
-	if !r.DoNotCache {
-		return r
-	}
-	h := *r
-	h.element, h.content, h.body = nil, nil, nil
-	h.heading = bytes.Clone(r.heading) // not a part of the whole
-	return &h
 }
 
 // Size is the memory its wire form takes, in bytes.

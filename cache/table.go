@@ -78,11 +78,11 @@ type Table struct {
 		unheard    bool
 	}
 
-	pins    int
-	husks   int // of those present
-	aliased int // of those present, such as have aliases
-	bytes   int
-	digest  Digest
+	pins     int
+	uncached int // of those present
+	aliased  int // of those present, such as have aliases
+	bytes    int
+	digest   Digest
 }
 
 // none is the ID of no name: entries[0] is never used.
@@ -245,10 +245,10 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	e.err, e.generation = nil, t.generation
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
-		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
+		if e.resource.DoNotCache != r.DoNotCache { // the last word counts
 			t.count(e.resource, -1)
-			e.resource = r.kept()
-			t.count(e.resource, 1)
+			e.resource = r
+			t.count(r, 1)
 		}
 		if had {
 			t.touched = append(t.touched, id)
@@ -271,7 +271,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	if e.more != nil {
 		e.more.negative = nil
 	}
-	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
+	e.state, e.cause, e.resource, e.upstream = Present, 0, r, upstream
 	t.count(e.resource, 1)
 	t.touch(id, seq)
 	return t.touched, true
@@ -403,11 +403,11 @@ func (t *Table) count(r *Resource, by int) {
 		t.digest.Sub(r)
 	}
 	t.bytes += by * r.Size()
-	if r.Husk() {
-		t.husks += by
-	}
 	if len(r.Aliases) > 0 {
 		t.aliased += by
+	}
+	if r.DoNotCache {
+		t.uncached += by
 	}
 }
 
@@ -456,8 +456,8 @@ func (t *Table) Len() int        { return int(t.digest.count) }
 func (t *Table) Bytes() int      { return t.bytes }
 func (t *Table) Tombstones() int { return t.length - t.Len() }
 
-// Husks is the number of resources whose bodies are not kept (VALID-5).
-func (t *Table) Husks() int { return t.husks }
+// Uncached is the number of resources that are kept only while somebody subscribes to them (VALID-5).
+func (t *Table) Uncached() int { return t.uncached }
 
 // Aliased is the number of resources that list aliases.
 func (t *Table) Aliased() int { return t.aliased }

@@ -1,6 +1,8 @@
 package fanout
 
 import (
+	"slices"
+
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -70,8 +72,8 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Ti
 
 // unwant removes a subscription to a name or to the wildcard; had reports whether there was one.
 // When the last one ends, the name lingers, unless upstream may be refusing the type (H-41), or the
-// name is known not to exist (UP-7), or upstream was never asked for it (UP-6), except in an outage:
-// its client may be back before upstream is.
+// name is known not to exist (UP-7), or what it leads to is for nobody to keep (VALID-5), or upstream
+// was never asked for it (UP-6), except in an outage: its client may be back before upstream is.
 func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	last, had := x.interest.remove(s, id)
 	if !last {
@@ -79,11 +81,22 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	}
 	asked := id == wildcardID && x.wildcard.asked || id != wildcardID && x.named.Asked(id)
 	gone, linger := id != wildcardID && x.answers.of(id).State == cache.Absent, x.hub.limits.Load().Linger
-	if !x.suspect && !gone && (asked || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
+	known := asked || x.holds(id) || x.laneOf(id).unavailable != nil
+	if mayLinger := !x.suspect && !gone && !x.uncached(id); mayLinger && known && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to look at it, if only to learn when to look again
 	return true
+}
+
+// uncached reports whether a name, or the wildcard, leads to a resource that is kept only while somebody
+// subscribes to it (VALID-5).
+func (x *index) uncached(id cache.ID) bool {
+	if id == wildcardID {
+		return x.wildcard.Uncached() > 0
+	}
+	a := x.named.Answer(id)
+	return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return r.DoNotCache })
 }
 
 // laneOf returns the lane on which a name, or the wildcard, is asked for.

@@ -7,8 +7,7 @@
 // (WILD-16). It knows who subscribes to which name, and which names linger after their last client
 // has left. Subscriber and Wanted are mailboxes: changes are marked in them and their owner is
 // woken. Nothing is queued, so a slow client costs no more than the set of names that it has not
-// been sent yet (H-12). The one exception are bodies that must not be cached (VALID-5): the latest
-// one of each name waits with the Subscription until it is sent.
+// been sent yet (H-12).
 //
 // Resources whose TTL ends are removed here, on time handed in, whether or not upstream can be
 // reached (TTL-2).

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -68,93 +67,36 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBodiesAreNotRetained: a body that is not to be cached is let go when it is
-// sent; while a client is slow it has one of each name, the latest (VALID-5, H-12).
-func TestBodiesAreNotRetained(t *testing.T) {
-	h := newHub()
-	s := h.Subscribe(typ, NewSubscriber(func() {}))
-	s.Delta([]string{"a", "b", Wildcard}, nil, epoch)
-	var last *cache.Resource
-	for i := range 1000 {
+// TestUncachedDoesNotLinger: what is not to be cached is kept, and served, while somebody subscribes to it, and
+// no longer; for others a name, or the wildcard, lingers (VALID-5).
+func TestUncachedDoesNotLinger(t *testing.T) {
+	for _, uncached := range []bool{true, false} {
+		h := newHub()
+		r := cache.NewResource("T", &discovery.Resource{
+			Name: "a", Resource: &anypb.Any{TypeUrl: "T", Value: []byte("body")}, CacheControl: &discovery.Resource_CacheControl{DoNotCache: uncached},
+		}, cache.Fingerprint{})
+		first, second := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
+		for _, s := range []*Subscription{first, second} {
+			s.Delta([]string{"a", Wildcard}, nil, epoch)
+		}
+		changes(h)
 		for _, lane := range []Lane{byName, all} {
-			u := &cache.Update{}
-			for _, name := range []string{"a", "b", "c"} {
-				last = cache.NewResource("T", &discovery.Resource{
-					Name: name, Resource: &anypb.Any{TypeUrl: "T", Value: fmt.Appendf(nil, "%s %d", name, i)},
-					CacheControl: &discovery.Resource_CacheControl{DoNotCache: true},
-				}, cache.Fingerprint{})
-				u.Set = append(u.Set, cache.Received{Resource: last})
-			}
-			h.Apply(lane, u)
+			h.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: lane == all})
 		}
-	}
-	if len(s.parcels) != 3 || s.parcels["c"].Resource != last {
-		t.Errorf("%d bodies wait, of c %v; want 3, and %v", len(s.parcels), s.parcels["c"].Resource, last)
-	}
-	s.Read(func(v View) {
-		for c := range v.Set().Since(0) {
-			if body := v.Bodies().Body(c.Resource); body != last {
-				t.Errorf("the body of %s is %v", c.Name, body)
-			}
-		}
-		if asked := v.Bodies().Handed(true); len(asked) > 0 {
-			t.Errorf("asked for: %v", asked)
-		}
-	})
-	if len(s.parcels) != 0 {
-		t.Errorf("%d bodies are left", len(s.parcels))
-	}
-	if x := h.types.of(h, typ); x.named.Bytes()+x.wildcard.Bytes() != 0 {
-		t.Errorf("the tables keep %d bytes", x.named.Bytes()+x.wildcard.Bytes())
-	}
-	if asked := s.Delta(nil, []string{"a", "b", Wildcard}, epoch); asked.Wildcard {
-		t.Error("asked for the wildcard by giving it up")
-	}
-	s.Close(epoch)
-	if s.parcels != nil || s.awaited != nil {
-		t.Error("a closed subscription holds bodies")
-	}
-}
-
-// TestAskingAgainIsForgotten: what upstream is to be asked for once more is asked for
-// once, and not at all if nobody is interested any more.
-func TestAskingAgainIsForgotten(t *testing.T) {
-	h := newHub()
-	r := cache.NewResource("T", &discovery.Resource{
-		Name: "a", Resource: &anypb.Any{TypeUrl: "T"}, CacheControl: &discovery.Resource_CacheControl{DoNotCache: true},
-	}, cache.Fingerprint{})
-	first, second := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
-	first.Delta([]string{"a"}, nil, epoch)
-	changes(h)
-	h.Apply(byName, &cache.Update{Set: []cache.Received{{Resource: r}}})
-	woken := 0
-	h.Wanted().OnWake(func() { woken++ })
-	ask := func() {
+		first.Close(epoch)
 		second.Read(func(v View) {
 			id, _ := v.Lookup("a")
-			v.Bodies().Ask(v.Answer(id).Resource)
-			v.Bodies().Ask(v.Answer(id).Resource)
+			if got := v.Answer(id).Resource; got != r {
+				t.Errorf("the second client is given %v", got)
+			}
 		})
-	}
-	second.Delta([]string{"a"}, nil, epoch)
-	ask()
-	if i := changes(h)[byName]; woken != 1 || len(i.Again) != 1 || i.Again[0] != "a" {
-		t.Errorf("woken %d times for %+v", woken, i)
-	}
-	ask()
-	if len(changes(h)) != 0 {
-		t.Error("asked for twice, and not answered yet")
-	}
-	h.Apply(byName, &cache.Update{Set: []cache.Received{{Resource: r}}})
-	if len(first.parcels) != 1 || first.parcels["a"].asked || len(second.parcels) != 1 || !second.parcels["a"].asked {
-		t.Errorf("handed to the first: %v, to the second: %v", first.parcels, second.parcels)
-	}
-	second.Read(func(v View) { v.Bodies().Handed(true) })
-	ask()
-	first.Close(epoch)
-	second.Close(epoch)
-	h.Expire(epoch.Add(time.Hour))
-	if i := changes(h)[byName]; len(i.Again) != 0 || len(i.Drop) != 1 || len(h.types.indexes) != 0 {
-		t.Errorf("nobody is left, and there is %+v", i)
+		if i := changes(h); len(i[byName].Drop)+len(i[all].Drop) > 0 {
+			t.Errorf("given up while somebody wants it: %v", i)
+		}
+		second.Close(epoch)
+		given := changes(h)
+		if n := len(given[byName].Drop) + len(given[all].Drop); uncached && n != 2 || !uncached && n != 0 {
+			t.Errorf("uncached: %v, and given up are %v", uncached, given)
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (l *leaving) forget() {
 }
 
 // changes notes that a name is about to bear another resource, or none: it updates the digests of
-// clients, and remembers the old resource unless it has a TTL or must not be cached.
+// clients, and remembers the old resource unless it has a TTL.
 func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
 	if t == &l.x.named.Table {
 		l.x.interest.updateDigests(id, before, now)
@@ -66,7 +66,7 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 		return
 	}
 	l.x.former(t, before)
-	if l.keep == 0 || before.DoNotCache || t.Expires(before.Name) {
+	if l.keep == 0 || t.Expires(before.Name) {
 		l.lost = l.x.latest
 		return
 	}
@@ -134,7 +134,7 @@ func (v Departed) leaves(l Leaving, told, before cache.Seq) bool {
 // Among returns a client's whole set with the leaving resources. Clients that are sent the same
 // share one News.
 func (v Departed) Among(set []*cache.Resource, leaving []Leaving) *News {
-	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0 && !Bodies(v).Husks()
+	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0
 	for _, n := range b.leaving {
 		if shared && slices.Equal(n.Leaving, leaving) {
 			return n

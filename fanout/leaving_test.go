@@ -5,31 +5,24 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/types/known/anypb"
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
 // TestWhatLeavesIsForgotten: a resource that has left is remembered only where and as long as a
-// client may need it, and never if its body must not be cached.
+// client may need it.
 func TestWhatLeavesIsForgotten(t *testing.T) {
 	h := newHub()
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Replace(Names{Some: true, Wildcard: true}, epoch)
-	uncached := set("uncached")
-	uncached.Set[0].Resource = cache.NewResource(typ, &discovery.Resource{
-		Name: "uncached", Resource: &anypb.Any{TypeUrl: string(typ)}, CacheControl: &discovery.Resource_CacheControl{DoNotCache: true},
-	}, cache.Fingerprint{})
 	limited := set("limited")
 	limited.Set[0].TTL, limited.At = time.Minute, epoch
 	var told cache.Seq
 	take := func(names ...string) {
-		for _, u := range []*cache.Update{set(names...), uncached, limited} {
+		for _, u := range []*cache.Update{set(names...), limited} {
 			h.Apply(all, u)
 		}
 		s.Read(func(v View) { told = v.Position() })
-		h.Apply(all, &cache.Update{At: epoch, Removed: append(names, "uncached", "limited")})
+		h.Apply(all, &cache.Update{At: epoch, Removed: append(names, "limited")})
 	}
 
 	take("a")

@@ -107,7 +107,7 @@ func (n *namedLane) fails() {
 		if a.Error != nil {
 			kind = recheck // clients were told of that error, and it says enough (ERR-9)
 		}
-		if n.x.verdict(id, a, false) == Unknown || a.Resource != nil && a.Resource.Husk() {
+		if n.x.verdict(id, a, false) == Unknown {
 			n.x.marks.mark(id, kind)
 		}
 	}
@@ -140,7 +140,6 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
-	n.hand(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
 	if changed && r.TTL <= 0 && n.x.wildcard.HadTTL(r.Name) {
 		n.LoseTTL(r.Name, seq)

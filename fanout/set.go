@@ -81,16 +81,3 @@ func (v Set) Verdict(brought bool) Verdict {
 
 // Restored reports whether the set is restored.
 func (v Set) Restored() bool { return v.x.restored.set }
-
-// Lacks reports whether the client waits for the set, or for a body of it.
-func (v Set) Lacks() bool {
-	if !v.s.wildcard || !v.x.wildcard.synced {
-		return v.s.wildcard
-	}
-	for name := range v.s.awaited {
-		if m := v.Member(name); m != nil && m.Husk() {
-			return true
-		}
-	}
-	return false
-}

@@ -44,9 +44,8 @@ type Marks struct {
 	Wildcard bool
 	// WildcardRenewed: the same of a member of that set.
 	WildcardRenewed bool
-	// Again: no resource has changed, but something has come that the client waited for: a body
-	// that upstream was asked for once more (VALID-5), confirmation of something restored
-	// (RECON-19), or upstream itself (ERR-7).
+	// Again: no resource has changed, but something has come that the client waited for:
+	// confirmation of something restored (RECON-19), or upstream itself (ERR-7).
 	Again bool
 	// Source is where the changes come from.
 	Source *cache.Source

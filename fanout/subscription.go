@@ -26,10 +26,6 @@ type Subscription struct {
 	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
 	withheld bool // something is withheld from it because it is in doubt (verdict.go)
-	// By name of the resource: bodies on their way to the client, and bodies that upstream was
-	// asked for once more on its behalf (parcel.go).
-	parcels map[string]parcel
-	awaited map[string]struct{}
 
 	// Guarded by subscriber.mu.
 	marks Marks
@@ -199,7 +195,6 @@ func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
 	}
 	s.summed = false
 	s.names.remove(distinct(gone))
-	s.dropAwaited()
 	return s.index.loans.freed(s, gone)
 }
 
@@ -217,7 +212,7 @@ func (s *Subscription) Close(now time.Time) {
 		for _, id := range s.names.ids {
 			x.unwant(s, id, now)
 		}
-		s.names, s.parcels, s.awaited = NameList{}, nil, nil
+		s.names = NameList{}
 		s.summed = false
 		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
@@ -240,7 +235,6 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	if s.wildcard {
 		s.wildcard, s.reads = false, false
 		s.index.unwant(s, wildcardID, now)
-		s.dropAwaited()
 		s.index.readers.prune()
 	}
 }

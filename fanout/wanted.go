@@ -30,7 +30,6 @@ func (w *Wanted) OnWake(wake func()) {
 // look is why upstream has to look at a name, or the wildcard: it may have become wanted or unwanted,
 // and if it is wanted, there may be more to it.
 type look struct {
-	body      bool // upstream is to be asked once more, for the body of its answer (parcel.go)
 	inherited bool // the wildcard that lent to the name was given up (loan.go)
 }
 
@@ -107,9 +106,6 @@ type Carrier struct {
 // Interest is what a group wants on one lane. On the wildcard's lane the one name is Wildcard.
 type Interest struct {
 	Want []string
-	// Again are those of Want that are asked for although they are subscribed, because the body of
-	// the answer was not kept (VALID-5).
-	Again []string
 	// Inherited are those of Want that count as unanswered although they are subscribed: the
 	// wildcard that answered for them was given up (WILD-11).
 	Inherited []string
@@ -142,9 +138,6 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				}
 				if x.desired(e.id) {
 					i.Want = append(i.Want, name)
-					if e.known.body {
-						i.Again = append(i.Again, name)
-					}
 					if e.known.inherited {
 						i.Inherited = append(i.Inherited, name)
 					}

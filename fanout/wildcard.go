@@ -72,7 +72,6 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq)
-	w.hand(r.Resource, changed, false)
 	if changed {
 		w.x.markNamed(distinct(append(lent, w.x.loans.lentTo(r.Name)...)))
 		w.changed = true
@@ -137,7 +136,7 @@ func (w *wildcardLane) over(stream uint64) {
 func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
 
 func (w *wildcardLane) fails() {
-	if !w.synced || w.Husks() > 0 {
+	if !w.synced {
 		w.x.marks.mark(wildcardID, content)
 	}
 }

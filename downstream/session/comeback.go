@@ -147,9 +147,6 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 			return false
 		}
 		d.spare(d.exact.find(r.Name), r, p)
-	case v.Bodies().Body(r) == nil:
-		v.Bodies().Ask(r)
-		return false
 	case !push || d.postpones:
 		d.postponed = d.postponed || d.postpones
 		return false

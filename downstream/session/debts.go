@@ -41,8 +41,7 @@ type debts struct {
 
 	members       bool // the wildcard's set changed
 	wildcardAsked bool // the wildcard's set was asked for
-	// handed says that a body that was waited for has come (VALID-5), or upstream's word on
-	// something in doubt.
+	// handed says that upstream's word on something in doubt has come.
 	handed bool
 
 	// tooLarge has the resources whose omission is reported once the wildcard is answered

@@ -171,10 +171,9 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	}
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
-	lacking := d.lacksBodies(v)
 	switch {
 	case !d.opening || !subscribed:
-	case !synced || lacking:
+	case !synced:
 		d.starving = starving(v, d.brings)
 		return
 	case d.postpones && d.reconnected:
@@ -182,17 +181,11 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.dismisses(v, p)
-	if !lacking {
-		d.collectWildcard(v, push, p)
-	}
+	d.collectWildcard(v, push, p)
 	d.collectWarming(v, push, p)
 	d.collectNames(v, push, p)
 	d.collectBrought(v, push, p)
 	d.collectReleased(v, push, p)
-	p.resources, _ = bodies(v, p.resources)
-	if push && !lacking {
-		d.collectHanded(v, p)
-	}
 	if p.mixed || subscribed && len(v.Names()) > 0 ||
 		slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 }) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
@@ -248,7 +241,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
-	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
+	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.failed.add(id) // H-27
 	}
 	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
@@ -316,7 +309,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, restored := v.LedTo(id) != nil, v.Restored(id)
-	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
+	sent, tooLarge := !v.Told(id).Copy(), 0
 	since, debt := d.forced[id]
 	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
 		since, debt, forced = told.At(), true, true
@@ -331,10 +324,6 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.keeps(v, r, v.Told(id).At()):
-		case v.Bodies().Body(r) == nil: // the body is sent when it comes
-			v.Bodies().Ask(r)
-			lacking = true
-			continue
 		case d.leavesOut(v, r, p):
 			tooLarge++
 			continue
@@ -348,7 +337,6 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		}
 	}
 	switch {
-	case lacking:
 	case tooLarge == len(a.Resources()) && !v.Told(id).Copy():
 		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
 	case tooLarge < len(a.Resources()) && sent:

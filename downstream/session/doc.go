@@ -20,7 +20,6 @@
 // A Session never decides what exists (the Hub does, by upstream's answers), never decodes a
 // resource, and never lets one client's NACK reach another client (NACK-3).
 //
-// Limitations: SotW responses are never split. A full-state SotW set with bodies that are not
-// kept (VALID-5) is sent without TTLs; a resource that expires in it is still removed from it. Of two
+// Limitations: SotW responses are never split. Of two
 // spellings of one xdstp name on one stream, the one that was asked for last is answered (NAME-9).
 package session

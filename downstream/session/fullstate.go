@@ -41,7 +41,6 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
 	s.version = p.version
-	v.Bodies().Handed(true) // the set has them
 	s.delivered(v, p)
 }
 
@@ -96,9 +95,8 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set is sent, since a client deletes a resource that comes without a body
 		// (TTL-8).
-		if whole, heartbeats := s.renewals(v, p.from); !v.Bodies().Husks() {
-			n.renewed = slices.Concat(whole, heartbeats)
-		}
+		whole, heartbeats := s.renewals(v, p.from)
+		n.renewed = slices.Concat(whole, heartbeats)
 	}
 	s.handed = false
 	return n

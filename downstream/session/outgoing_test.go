@@ -36,11 +36,8 @@ func (w *turnWorld) req(t cache.TypeURL, nonce string, names ...string) {
 	}
 }
 
-func (w *turnWorld) res(t cache.TypeURL, name, body string, dnc bool) cache.Received {
+func (w *turnWorld) res(t cache.TypeURL, name, body string) cache.Received {
 	d := &discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: string(t), Value: []byte(body)}}
-	if dnc {
-		d.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
-	}
 	return cache.Received{Resource: cache.NewResource(t, d, cache.Fingerprint{})}
 }
 
@@ -79,34 +76,20 @@ func TestWhatStaysWaitsForARouteOfTheSameFlush(t *testing.T) {
 	w := newTurnWorld(t)
 	w.req(cache.Cluster, "", "*")
 	w.req(cache.Route, "", "r")
-	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "kept", "1", false), w.res(cache.Cluster, "old", "1", false))
-	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1", false))
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "kept", "1"), w.res(cache.Cluster, "old", "1"))
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1"))
 	w.next()
 	w.next()
 	w.req(cache.Cluster, w.last[cache.Cluster], "*")
 	w.req(cache.Route, w.last[cache.Route], "r")
-	w.apply(cache.Cluster, true, []string{"old"}, w.res(cache.Cluster, "new", "1", false))
+	w.apply(cache.Cluster, true, []string{"old"}, w.res(cache.Cluster, "new", "1"))
 	w.next()
 	// all before the next look
-	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "2", false))
-	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "other", "1", false))
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "2"))
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "other", "1"))
 	w.req(cache.Cluster, w.last[cache.Cluster], "*")
 	if got := said(w.next()); got != "CDS +kept +new +other +old" {
 		t.Errorf("%s; the route is not turned yet", got)
-	}
-}
-
-// VALID-5: a body is not retained.
-func TestNoBodyThatIsNotKeptStays(t *testing.T) {
-	w := newTurnWorld(t)
-	w.req(cache.Cluster, "", "*")
-	w.req(cache.Route, "", "r")
-	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "secret", "body", true))
-	w.next()
-	w.req(cache.Cluster, w.last[cache.Cluster], "*")
-	w.apply(cache.Cluster, true, []string{"secret"}, w.res(cache.Cluster, "new", "1", false))
-	if got := said(w.next()); got != "CDS +new" {
-		t.Errorf("%s; the body of secret was kept", got)
 	}
 }
 
@@ -115,16 +98,16 @@ func TestWhatStaysIsWhatTheClientHas(t *testing.T) {
 	w := newTurnWorld(t)
 	w.req(cache.Cluster, "", "*")
 	w.req(cache.Route, "", "r")
-	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "old", "1", false))
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "old", "1"))
 	w.next()
-	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "old", "2", false), w.res(cache.Cluster, "brief", "1", false))
-	w.apply(cache.Cluster, true, []string{"old", "brief"}, w.res(cache.Cluster, "new", "1", false))
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "old", "2"), w.res(cache.Cluster, "brief", "1"))
+	w.apply(cache.Cluster, true, []string{"old", "brief"}, w.res(cache.Cluster, "new", "1"))
 	w.req(cache.Cluster, w.last[cache.Cluster], "*")
 	r := w.next()
 	if got := said(r); got != "CDS +new +old" {
 		t.Fatalf("%s; the client has old, and never had brief", got)
 	}
-	if old := r.Resources[1]; old.Version != w.res(cache.Cluster, "old", "1", false).Version {
+	if old := r.Resources[1]; old.Version != w.res(cache.Cluster, "old", "1").Version {
 		t.Error("old is listed as the client never had it")
 	}
 }
@@ -138,17 +121,17 @@ func TestWhatStaysIsListedOnce(t *testing.T) {
 	w.req(cache.Cluster, "", "a", "b", "old")
 	w.req(cache.Route, "", "r")
 	for _, wild := range []bool{true, false} {
-		w.apply(cache.Cluster, wild, nil, w.res(cache.Cluster, "old", "1", false))
+		w.apply(cache.Cluster, wild, nil, w.res(cache.Cluster, "old", "1"))
 	}
 	w.next()
 	w.req(cache.Cluster, w.last[cache.Cluster], "a", "b", "old")
-	w.apply(cache.Cluster, false, []string{"old"}, w.res(cache.Cluster, "a", "1", false))
+	w.apply(cache.Cluster, false, []string{"old"}, w.res(cache.Cluster, "a", "1"))
 	if got := said(w.next()); got != "CDS +a +old" {
 		t.Fatal(got)
 	}
-	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1", false))
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1"))
 	w.apply(cache.Cluster, true, []string{"old"})
-	w.apply(cache.Cluster, false, nil, w.res(cache.Cluster, "b", "1", false))
+	w.apply(cache.Cluster, false, nil, w.res(cache.Cluster, "b", "1"))
 	w.req(cache.Cluster, w.last[cache.Cluster], "a", "b", "old")
 	if got := said(w.next()); got != "CDS +a +b +old" {
 		t.Error(got)
@@ -170,7 +153,7 @@ func BenchmarkReplacedCluster(b *testing.B) {
 	}
 	set := make([]cache.Received, clusters)
 	for i := range set {
-		set[i] = w.res(cache.Cluster, fmt.Sprint("old ", i), "1", false)
+		set[i] = w.res(cache.Cluster, fmt.Sprint("old ", i), "1")
 	}
 	w.apply(cache.Cluster, true, nil, set...)
 	sets := 0
@@ -186,7 +169,7 @@ func BenchmarkReplacedCluster(b *testing.B) {
 	sets = 0
 	for i := 0; b.Loop(); i++ {
 		w.now = w.now.Add(time.Second)
-		w.apply(cache.Cluster, true, []string{fmt.Sprint("old ", i)}, w.res(cache.Cluster, fmt.Sprint("new ", i), "1", false))
+		w.apply(cache.Cluster, true, []string{fmt.Sprint("old ", i)}, w.res(cache.Cluster, fmt.Sprint("new ", i), "1"))
 		told()
 		told()
 	}

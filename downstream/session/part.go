@@ -108,19 +108,19 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 // waits reports whether the client waits for what a name leads to. A client does not wait for
 // what is refused or in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
-	return v.Bodies().Lacks(id) && v.Verdict(id, brought).Awaited()
+	return v.Answer(id).State == cache.Unknown && v.Verdict(id, brought).Awaited()
 }
 
 // starving returns why something that the client waits for cannot be had just now, or nil
 // (ERR-7). brought reports whether the client came with a copy of a name, or may have.
 func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
-	if wildcard != nil && v.Set().Lacks() {
+	if subscribed, synced := v.Wildcard(); wildcard != nil && subscribed && !synced {
 		return wildcard
 	}
 	if named != nil {
 		for _, id := range v.Names() {
-			if v.Bodies().Lacks(id) && waits(v, id, brought(v.Name(id))) {
+			if waits(v, id, brought(v.Name(id))) {
 				return named
 			}
 		}

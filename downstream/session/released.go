@@ -181,9 +181,6 @@ func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p
 	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
 		delete(x.released, name)
 		return // that name's answer, or the error, says the rest
-	case differs && v.Bodies().Body(member) == nil:
-		v.Bodies().Ask(member)
-		return // it is looked at again when the body comes
 	case member == nil && x.delta && (some || as.givenUp):
 		if x.brings(name) {
 			x.exact.note(name, "", true) // until the removal is sent

@@ -222,9 +222,7 @@ func (s *sotwState) collect(v fanout.View, push bool, p *part) {
 	} else {
 		s.collectNew(v, push, p)
 	}
-	if !s.sets || !v.Bodies().Husks() {
-		s.expiring(v, p)
-	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
+	s.expiring(v, p)
 	s.starving = starving(v, s.brings)
 }
 
@@ -234,10 +232,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.waitsForReturn(v) {
 		return
 	}
-	lacking := s.lacksBodies(v)
-	if !lacking {
-		s.collectMembers(v, push, p)
-	}
+	s.collectMembers(v, push, p)
 	asked := postpone(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
@@ -249,12 +244,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.asked.drop(changed) // upstream has answered what was put off
 	}
 	s.collectReleased(v, push, p)
-	whole, complete := bodies(v, p.resources)
-	p.resources = whole
 	s.renewsAhead(v, p, nil)
-	if push && !lacking {
-		s.collectHanded(v, p)
-	}
 	if push {
 		s.collectRenewals(v, p)
 	}
@@ -265,7 +255,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	s.noteSent(v, p)
-	s.behind = s.behind || !complete || len(p.leftOut) > 0
+	s.behind = s.behind || len(p.leftOut) > 0
 	p.version = s.sentVersion(v)
 }
 
@@ -356,7 +346,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	switch {
 	case a.State == cache.Present:
 		s.collectCopies(v, id, &a, forced, debt && !asked, since, p)
-		if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
+		if asked && a.Error != nil {
 			s.failed.add(id) // H-27
 		}
 		return
@@ -373,14 +363,10 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 
 // collectCopies lists what a name leads to and the client does not hold, or all but what was sent since a debt was made.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all, debt bool, since cache.Seq, p *part) {
-	led, sent, lacking, tooLarge := v.LedTo(id) != nil, !v.Told(id).Copy(), false, 0
+	led, sent, tooLarge := v.LedTo(id) != nil, !v.Told(id).Copy(), 0
 	for _, r := range a.Resources() {
 		switch {
 		case (!all || debt && s.sentSince(v, r, since)) && s.keeps(v, r, v.Told(id).At()):
-		case v.Bodies().Body(r) == nil: // the body is sent when it comes
-			v.Bodies().Ask(r)
-			s.behind, lacking = true, true
-			continue
 		case s.leavesOut(v, r, p):
 			tooLarge++
 			continue
@@ -393,21 +379,21 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			sent = true // exact says what was sent, and when
 		}
 	}
-	if sent && !lacking && tooLarge < len(a.Resources()) {
+	if sent && tooLarge < len(a.Resources()) {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }
 
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
 // accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
-// them; a body that is not kept is asked for, and brings the TTL when it comes.
+// them.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, heartbeats := s.renewals(v, p.from)
 	if len(p.resources)+len(whole) == 0 && !p.must && s.accepted != "" {
 		p.heartbeats, p.version = unique(heartbeats), s.accepted
 		return
 	}
-	whole, _ = bodies(v, besides(p.resources, slices.Concat(whole, heartbeats)))
+	whole = besides(p.resources, slices.Concat(whole, heartbeats))
 	p.resources = append(p.resources, s.fitting(v, whole, p)...)
 }
 

@@ -14,13 +14,13 @@ func TestAPositionPassesNothingUntold(t *testing.T) {
 	w := newTurnWorld(t)
 	typ := cache.Endpoint // not a full-state type
 	w.req(typ, "", "*")
-	w.apply(typ, true, nil, w.res(typ, "a", "1", false))
+	w.apply(typ, true, nil, w.res(typ, "a", "1"))
 	if got := said(w.next()); got != "EDS +a" {
 		t.Fatal(got)
 	}
-	w.apply(typ, true, nil, w.res(typ, "b", "1", false))
+	w.apply(typ, true, nil, w.res(typ, "b", "1"))
 	w.req(typ, "", "*", "n") // no ACK
-	w.apply(typ, false, nil, w.res(typ, "n", "1", false))
+	w.apply(typ, false, nil, w.res(typ, "n", "1"))
 	if got := said(w.next()); got != "EDS +n" {
 		t.Errorf("%s; the client owes an ACK, and has asked for n", got)
 	}

@@ -55,14 +55,9 @@ const longestVersion = len("1:18446744073709551615:") + 32
 
 func digits(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 
-// oversize returns the size of a resource that is too large for the client, or 0. It is also 0
-// while the resource's body is not here.
+// oversize returns the size of a resource that is too large for the client, or 0.
 func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	if x.space == math.MaxInt {
-		return 0
-	}
-	body := v.Bodies().Body(r)
-	if body == nil {
 		return 0
 	}
 	limited := false
@@ -70,7 +65,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 		ends, _, _ := v.Ends(r)
 		limited = !ends.IsZero()
 	}
-	if bytes := sizeOfResource(body, x.delta, limited); bytes > x.space {
+	if bytes := sizeOfResource(r, x.delta, limited); bytes > x.space {
 		return bytes
 	}
 	return 0

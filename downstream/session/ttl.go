@@ -37,8 +37,8 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 		case !x.ttl, ends.IsZero(): // another resource of the name was renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			heartbeats = append(heartbeats, r)
-		case v.Bodies().Body(r) != nil:
-			whole = append(whole, v.Bodies().Body(r))
+		default:
+			whole = append(whole, r)
 		}
 	})
 	x.renewedTo, x.renewedOf = v.Position(), nil // all renewals are sent
@@ -124,8 +124,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 
 // renewWhole lists resources with their bodies to renew their TTLs.
 func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part) {
-	whole, _ = bodies(v, besides(p.resources, whole))
-	whole = d.fitting(v, whole, p)
+	whole = d.fitting(v, besides(p.resources, whole), p)
 	p.resources = append(p.resources, whole...)
 	for _, r := range whole {
 		if d.brings(r.Name) { // its names are not answered yet

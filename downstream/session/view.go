@@ -28,10 +28,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 			}
 		}
 	}
-	if resources, certain = bodies(v, everything(v)); !certain {
-		return nil, "", false
-	}
-	version = versionOf(v)
+	resources, version = everything(v), versionOf(v)
 	certain = (!doubt || s.came == version) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain

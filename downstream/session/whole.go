@@ -48,15 +48,10 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if !resolved {
 		return p
 	}
-	var complete bool
-	if p.resources, complete = bodies(v, everything(v)); !complete {
-		return p
-	}
 	if p.version = versionOf(v); doubt && s.came != p.version {
 		return p
 	}
-	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
-	v.Bodies().Handed(true) // the response has them
+	p.resources = s.fitting(v, slices.Clone(everything(v)), &p)
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
 			s.collectError(v, id, &p)

@@ -206,8 +206,6 @@ func (d *differ) body(r *cache.Resource) *body {
 	switch {
 	case r.Negative:
 		b.Omitted = "it says that the resource does not exist"
-	case r.Husk():
-		b.Omitted = "its control plane lets nobody keep it"
 	case r.Size() > maxBody, r.Size() > d.room:
 		b.Omitted = "it is too large, or there are too many others"
 	case proto.Unmarshal(r.Content(), resource) != nil:

@@ -57,7 +57,6 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	r.groups.run(func(ctx context.Context) {
 		for more := true; ; {
 			mailbox.Take() // before looking, so that later changes wake us
-			w.drop()
 			more = more && w.look()
 			select {
 			case <-ctx.Done():
@@ -74,6 +73,7 @@ func (w *readiness) look() (more bool) {
 	var missing []string
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
+			v.Marks()
 			if v.Set().Verdict(false) == fanout.Unknown {
 				missing = append(missing, w.types[i].Short())
 			}
@@ -81,16 +81,6 @@ func (w *readiness) look() (more bool) {
 	}
 	w.change(func() { w.missing = missing })
 	return len(missing) > 0
-}
-
-// drop drops what was handed to the subscriptions: bodies that nobody may keep (VALID-5).
-func (w *readiness) drop() {
-	for _, s := range w.subs {
-		s.Read(func(v fanout.View) {
-			v.Marks()
-			v.Bodies().Handed(true)
-		})
-	}
 }
 
 // listening: the relay takes in clients from now on.

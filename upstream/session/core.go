@@ -212,11 +212,6 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	}
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
-	l.insist(now)
-	if removed := l.insisted.over(now); len(removed) > 0 {
-		c.learned(s, l.lane, &cache.Update{Removed: removed}, now)
-		l.unanswered.lookSoon(now)
-	}
 	complete := l.settle.tick(now)
 	if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
 		c.reopen(s, l, now)

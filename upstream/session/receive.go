@@ -138,8 +138,6 @@ func (c *Core) answer(l *laneState, d *Response, now time.Time) {
 	delete(c.bare, l.lane)
 	c.faulty(l.lane, &d.Update, now)
 	l.answered = true
-	l.answers(&d.Update)
-	l.insisted.answers(&d.Update)
 	l.answersAgain(&d.Update)
 	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(l.lane).Same(set) })
 	c.found(d.TypeURL, &d.Update)
@@ -150,13 +148,6 @@ func (c *Core) fullState(l *laneState, d *Response) {
 	// A resource whose name cannot be read may be any: a full-state response with one
 	// shows of no name that it is missing.
 	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
-	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
-		// All bodies are kept. A SotW server cannot be asked for a single one of them again, and
-		// clients would wait for it for ever (VALID-5).
-		for i, r := range d.Update.Set {
-			d.Update.Set[i].Resource = r.Cacheable()
-		}
-	}
 }
 
 // settles reports a first answer that came in several responses as complete, once it is. What was

@@ -125,18 +125,11 @@ type laneState struct {
 	// want and drop are changes that are not written yet. A name in both is unsubscribed
 	// first, and then subscribed again (UP-8).
 	want, drop pending
-	// repeats has the names whose subscribe is repeated to get their bodies, with the time of
-	// that request; zero means that it is not written yet (VALID-5). insistAt is when to
-	// look at them, at the latest when the first one is overdue; zero: none is written.
-	repeats  map[string]time.Time
-	insistAt time.Time
 	// restart has the names whose missing timer starts when they are asked for again (WILD-11).
 	restart map[string]struct{}
 	echo    echo // compares the answers with the versions of the opening request (RECON-13)
 	// unanswered asks again for names without an answer (UP-19).
 	unanswered unanswered
-	// insisted has the names of again that were unsubscribed and subscribed again.
-	insisted insisted
 
 	settle settleState
 }
@@ -148,7 +141,6 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 		want: newPending(),
 		drop: newPending(),
 
-		repeats: make(map[string]time.Time),
 		restart: make(map[string]struct{}),
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
@@ -230,18 +222,6 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	if list != nil {
 		want = list.change(i.Want, i.Drop)
 	}
-	for _, name := range i.Again {
-		if list.leavesOut(name) {
-			continue
-		}
-		if !s.origin.SotW {
-			l.want.add(name)
-			l.repeats[name] = time.Time{}
-		} else if !s.hub.Properties(l.lane.Type).FullState { // a full-state type comes whole with every response
-			l.drop.add(name) // a name that is only repeated is not answered
-			l.want.add(name)
-		}
-	}
 	if s.origin.SotW { // it answers no name that is repeated, so its silence counts from now
 		s.subscribed(l, slices.DeleteFunc(i.Inherited, func(name string) bool { return !l.subscribed(name) }), now)
 	} else {
@@ -272,12 +252,9 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 // forget deletes a name that clients have given up.
 func (l *laneState) forget(name string) {
 	l.want.remove(name)
-	delete(l.repeats, name)
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
 	delete(l.unanswered.absent, name)
-	delete(l.insisted.until, name)
-	delete(l.insisted.removed, name)
 }
 
 // asked reports whether the opening request is written.
@@ -429,12 +406,6 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 			_, given := slices.BinarySearch(unsubscribe, name)
 			return given
 		})
-	}
-	for _, name := range subscribe {
-		if _, again := l.repeats[name]; again {
-			l.repeats[name] = now
-			l.insistAt = earlier(l.insistAt, now.Add(insistAfter))
-		}
 	}
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
 		l.settle = settleState{} // no response completes the set before the next subscribe (RECON-16)

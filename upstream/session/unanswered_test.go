@@ -174,22 +174,6 @@ func TestARemovalBeforeTheUnsubscribeCounts(t *testing.T) {
 	}
 }
 
-// TestEveryRepeatedSubscribeIsLookedAt: each name whose subscribe is repeated is unsubscribed when its
-// own time is over, also if others were overdue before (VALID-5).
-func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
-	now := time.Unix(0, 0)
-	later := now.Add(insistAfter / 2)
-	l := &laneState{want: newPending(), drop: newPending(), repeats: map[string]time.Time{"a": now, "b": later, "c": {}}, insistAt: now.Add(insistAfter)}
-	l.insist(now.Add(insistAfter))
-	if want := later.Add(insistAfter); !l.insistAt.Equal(want) || !l.drop.has("a") || l.drop.has("b") {
-		t.Errorf("the next look is at %v, want %v", l.insistAt, want)
-	}
-	l.insist(later.Add(insistAfter))
-	if !l.drop.has("b") || l.drop.has("c") || !l.insistAt.IsZero() {
-		t.Errorf("after the last, the next look is at %v", l.insistAt)
-	}
-}
-
 // TestANameInAPairIsStillAskedFor: between the requests of a pair the control plane may still answer what
 // was asked first: an error counts, and a fault is complained of (UP-19, ERR-10).
 func TestANameInAPairIsStillAskedFor(t *testing.T) {

@@ -142,7 +142,7 @@ var passiveFiles = []string{
 	"upstream/session/core.go", "upstream/session/plan.go", "upstream/session/suspect.go", "upstream/session/backoff.go",
 	"upstream/session/delta.go", "upstream/session/decode.go", "upstream/session/settle.go", "upstream/session/config.go",
 	"upstream/session/sotw.go", "upstream/session/stream.go", "upstream/session/slot.go", "upstream/session/effect.go", "upstream/session/timers.go",
-	"upstream/session/again.go", "upstream/session/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/session/condition.go", "upstream/connections.go", "upstream/session/echo.go", "upstream/session/entry.go", "upstream/session/failover.go", "upstream/session/outage.go", "upstream/session/probe.go", "upstream/session/reconfigure.go", "upstream/session/refresh.go", "upstream/session/unanswered.go",
+	"upstream/session/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/session/condition.go", "upstream/connections.go", "upstream/session/echo.go", "upstream/session/entry.go", "upstream/session/failover.go", "upstream/session/outage.go", "upstream/session/probe.go", "upstream/session/reconfigure.go", "upstream/session/refresh.go", "upstream/session/unanswered.go",
 	"internal/relay/key.go", "internal/relay/grouping.go", "internal/relay/node.go", "internal/relay/way.go",
 }
 

@@ -2,33 +2,12 @@ package session
 
 import (
 	"testing"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
-
-// TestAnAnswerBetweenTheRequestsOfAPairIsUsed: while a wildcard is unsubscribed and subscribed again
-// for a body (VALID-5), what the server sends is used. It believes it delivered, and does not repeat it.
-func TestAnAnswerBetweenTheRequestsOfAPairIsUsed(t *testing.T) {
-	d := newDesk(t, Config{Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
-	d.hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, d.now)
-	d.settle()
-	d.answer(cache.Cluster, []string{"a"})
-	l := d.core.main.stream.lanes[cache.Cluster]
-	l.repeats[fanout.Wildcard], l.insistAt = d.now.Add(-time.Minute), d.now
-	l.insist(d.now)
-	d.core.main.stream.wake(l)
-	if req, _ := d.core.Next(d.id, d.now).(*discovery.DeltaDiscoveryRequest); len(req.GetResourceNamesUnsubscribe()) != 1 {
-		t.Fatalf("%v is written, and no unsubscribe", req)
-	}
-	d.answer(cache.Cluster, []string{"b"})
-	if !d.hub.On(l.lane).Has("b") {
-		t.Error("the answer is dropped")
-	}
-}
 
 // TestALaneThatIsLeftIsNotReopened: a type may be taken off a stream after a response that repeats
 // what the server was shown (RECON-13), and before the ACK of that response.
