@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"slices"
-
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
