@@ -44,7 +44,11 @@ func (s *source) isGenerated() bool {
 
 // complain is a violation: where, what, and what to do.
 func (s *source) complain(at token.Pos, format string, args ...any) string {
-	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
+	return s.position(at) + ": " + fmt.Sprintf(format, args...)
+}
+
+func (s *source) position(at token.Pos) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(at).Line)
 }
 
 // imported returns the name by which the file knows the package importPath, or
