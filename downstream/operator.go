@@ -80,12 +80,9 @@ func (st *stream) tellGone() {
 	}
 }
 
-// tellRefusal publishes that a type is refused while the stream goes on, or served after all (NODE-14).
+// tellRefusal publishes that a type is refused while the stream goes on (NODE-14).
 func (st *stream) tellRefusal(r session.Refusal) {
-	switch {
-	case r.Notice == session.NoticeServed:
-		st.event(r.Type, events.Event{Kind: events.TypeServed, Level: events.Info, Message: "there is room for the client's group now"})
-	case r.Names == 0 && (r.Reason != session.Glob || r.First):
+	if r.Names == 0 && (r.Reason != session.Glob || r.First) {
 		st.event(r.Type, events.Event{Kind: events.TypeRefused, Level: events.Warn, Group: r.Group, Message: r.Message})
 	}
 }

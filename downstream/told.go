@@ -89,9 +89,6 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 func (s *Server) tellRefusals(news []session.Refusal, log func() *slog.Logger) {
 	for _, r := range news {
 		switch {
-		case r.Notice == session.NoticeServed:
-			log().Info("client is served a type after all: there is room for its group", "type", r.Type)
-			continue
 		case r.Names > 0:
 			if !r.Repeated {
 				log().Warn("client refused names, and served others", "type", r.Type, "names", r.Names, "reason", r.Reason, "err", r.Message, "rules", r.Rules)

@@ -19,7 +19,9 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	if len(s.chunks) > 0 {
 		return s.chunk(now), nil
 	}
-	s.seekRoom(now)
+	if end := s.askAgain(now); end != nil {
+		return nil, end
+	}
 	marked := s.subscriber.Take()
 	for _, st := range s.states {
 		x := st.base()
@@ -272,7 +274,7 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 			at = soonest(at, now, x.overdue(wait), x.waitSince.Add(wait), x.staysSince.Add(wait))
 		}
 		if x.refusal != nil {
-			at = soonest(at, now, x.refusal.next)
+			at = soonest(at, now, x.refusal.until)
 		}
 	}
 	if !s.waitingSince.IsZero() {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -23,9 +24,9 @@ type refusal struct {
 	reason Reason
 	status *statuspb.Status
 	rules  string // for the log
-	// next is when the Session asks for the group again; zero means never, since the answer
-	// depends on the client alone.
-	next   time.Time
+	// until is when the stream ends, so that its client asks for the group again; zero means never,
+	// since the answer depends on the client alone.
+	until  time.Time
 	notice Notice
 	said   Notice // what was reported last; NoticeNothing stays
 }
@@ -33,8 +34,8 @@ type refusal struct {
 // noGroup is the group name that logs show for a type that is refused.
 const noGroup = "none"
 
-// retryRoom is the time between two attempts to find room.
-const retryRoom = time.Minute
+// askAgainAfter is how long a stream goes on, and up to as long again, after a type was refused for want of room.
+const askAgainAfter = time.Minute
 
 // refuse makes a membership that refuses a type with the reason that the group gave.
 func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
@@ -42,27 +43,31 @@ func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
 		reason: end.Reason,
 		status: refusedWith(end),
 	}
-	r.put(now)
+	s.put(r, now)
 	return Membership{Hub: fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types}), Own: true, Leave: func() {}}, r
 }
 
-// turns takes in that the type is refused for another reason.
-func (r *refusal) turns(end *End, rules string, now time.Time) {
+// turn takes in that a type is refused for another reason.
+func (s *Session) turn(r *refusal, end *End, rules string, now time.Time) {
 	if r.rules = rules; r.reason == end.Reason {
 		return
 	}
-	r.reason, r.status, r.next = end.Reason, refusedWith(end), time.Time{}
-	r.put(now)
+	r.reason, r.status, r.until = end.Reason, refusedWith(end), time.Time{}
+	s.put(r, now)
 }
 
 func refusedWith(end *End) *statuspb.Status {
 	return &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message}
 }
 
-// put sets when to ask for room again.
-func (r *refusal) put(now time.Time) {
-	if r.reason == Overcrowded {
-		r.next = now.Add(retryRoom)
+// put sets when the client has to ask again. Clients that were refused at once come back one after the other.
+func (s *Session) put(r *refusal, now time.Time) {
+	if r.reason != Overcrowded {
+		return
+	}
+	r.until = now.Add(askAgainAfter)
+	if s.config.Random != nil {
+		r.until = r.until.Add(time.Duration(s.config.Random() * float64(askAgainAfter)))
 	}
 }
 
@@ -85,27 +90,19 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	}
 }
 
-// seekRoom asks again for the groups that had no room, when that is due.
-func (s *Session) seekRoom(now time.Time) {
+// askAgain ends a stream on which a type was refused for want of room, when that is due.
+func (s *Session) askAgain(now time.Time) *End {
 	for _, st := range s.states {
 		x := st.base()
-		if r := x.refusal; r == nil || r.next.IsZero() || r.next.After(now) {
-			continue
+		if r := x.refusal; r != nil && !r.until.IsZero() && !r.until.After(now) {
+			return &End{AskAgain, fmt.Sprintf("xds-relay: there was no room for %s; ask again", shortName(x.url))}
 		}
-		m, end := s.groups.Join(s.peer, s.node, x.url)
-		if end != nil {
-			x.refusal.put(now)
-			continue
-		}
-		was := x.sub
-		st.move(s.exchangeOf(x.url, m), now)
-		was.Close(now)
-		s.refusals = append(s.refusals, Refusal{Type: x.url, Notice: NoticeServed})
 	}
+	return nil
 }
 
-// succeed takes over, from the exchange of a type that was refused, what the client may still
-// refer to. Its positions are those of the other Hub, and no longer count.
+// succeed takes over, from the exchange of a type that was served by other rules, what the client may still
+// refer to. If its positions were those of another Hub, they no longer count.
 func (x *exchange) succeed(was *exchange) {
 	for _, u := range was.unacked {
 		u.seq, u.changes = 0, false
@@ -116,8 +113,8 @@ func (x *exchange) succeed(was *exchange) {
 	x.denies = was.denies
 }
 
-// move serves the type from another Hub, or by other rules, as if its client had just asked there for what it
-// subscribes to.
+// move serves the type by other rules, and perhaps from another Hub, as if its client had just asked there for
+// what it subscribes to (NODE-15).
 func (d *deltaState) move(to exchange, now time.Time) {
 	was := *d
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
@@ -180,36 +177,7 @@ func (d *deltaState) listHeld(v fanout.View, versions map[string]string) {
 	}
 }
 
-func (s *sotwState) move(to exchange, now time.Time) {
-	was := *s
-	all, held := false, make(map[string]bool)
-	was.sub.Read(func(v fanout.View) {
-		all = wildcard(v)
-		for _, id := range v.Names() {
-			held[v.Name(id)] = v.Told(id).Copy()
-		}
-	})
-	*s = sotwState{exchange: to}
-	names, denied := s.enters(was.names)
-	if denied || len(names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
-		s.sub.Replace(fanout.Names{Some: true}, now)
-	}
-	s.request(&discovery.DiscoveryRequest{ResourceNames: names, VersionInfo: was.came}, s.list(names), was.deliveriesAt, now)
-	s.sub.Read(func(v fanout.View) {
-		for _, id := range v.Names() {
-			if !held[v.Name(id)] { // it was asked for after the first request
-				v.Tell(id, 0)
-			}
-		}
-	})
-	s.cameWildcard = s.cameWildcard && was.cameWildcard
-	s.moved, s.version = was.moved, was.version
-	s.succeed(&was.exchange)
-	s.refuse(distinct(append(slices.Clone(was.unserved), s.turnedAway()...)))
-}
-
-// Refusal is news, for logs and metrics, of a type that one client is refused, or is served after
-// all, or of which it asks for globs.
+// Refusal is news, for logs and metrics, of a type that one client is refused, or of which it asks for globs.
 type Refusal struct {
 	Type    cache.TypeURL
 	Reason  Reason
@@ -238,8 +206,6 @@ const (
 	// NoticeNothing means that it asks for a wildcard, which no error can answer, or that the errors
 	// would go with a set that lacks what it came with.
 	NoticeNothing Notice = "nothing"
-	// NoticeServed means that there is room for it after all.
-	NoticeServed Notice = "served"
 )
 
 // RefusalReasons lists why a type may be refused while its stream goes on.

@@ -8,6 +8,7 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/code"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -79,70 +80,27 @@ func TestRefusalIsNewsOnce(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedForAgain: a Session looks for room again every retryRoom, and its client need
-// not repeat what it holds and asks for (NODE-14).
-func TestRoomIsLookedForAgain(t *testing.T) {
-	s, groups := newRefused(t, Overcrowded)
-	s.ask(secretRequest([]string{"a"}, nil))
-	s.Refusals()
-	first := s.read()
-	for i := range 3 {
-		at := s.now.Add(retryRoom)
+// TestWantOfRoomEndsTheStream: where a type was refused for want of room, the stream ends one to two minutes later, at
+// random, so that its client asks again (NODE-14).
+func TestWantOfRoomEndsTheStream(t *testing.T) {
+	for _, random := range []float64{0, 0.5} {
+		s, groups := newRefused(t, Overcrowded)
+		s.config.Random = func() float64 { return random }
+		s.ask(secretRequest([]string{"a"}, nil))
+		if r := s.read(); len(r.Errors) != 1 {
+			t.Errorf("it is told %+v", r)
+		}
+		at := s.now.Add(askAgainAfter + time.Duration(random*float64(askAgainAfter)))
 		if got := s.Deadline(s.now); !got.Equal(at) {
 			t.Fatalf("the deadline is %v, want %v", got, at)
 		}
 		s.now = at.Add(-time.Nanosecond)
-		if s.read(); groups.asked != i+1 {
-			t.Errorf("%d times asked for room, before it was time", groups.asked)
+		if r := s.read(); r != nil || groups.asked != 1 {
+			t.Errorf("its group was asked for %d times, and it is told %+v", groups.asked, r)
 		}
-		s.now = at
-		if r := s.read(); r != nil || groups.asked != i+2 {
-			t.Errorf("%d times asked for room, and told %+v", groups.asked, r)
+		if _, end := s.Next(at); end == nil || end.Reason != AskAgain || end.Code() != code.Code_UNAVAILABLE {
+			t.Errorf("the stream ends with %v", end)
 		}
-	}
-	groups.reason, s.now = "", s.now.Add(retryRoom)
-	s.read()
-	s.news(Refusal{Type: cache.Secret, Notice: NoticeServed})
-	if got := s.Deadline(s.now); !got.IsZero() {
-		t.Errorf("it looks for room again at %v", got)
-	}
-	lane := fanout.Lane{Type: cache.Secret}
-	if names := groups.own.On(lane).Names(); len(names) != 1 || names[0] != "a" {
-		t.Errorf("its group is asked for %v", names)
-	}
-	s.accept(first) // late
-	groups.own.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: resourceOf("a", 1)}}})
-	if r := s.read(); r == nil || len(r.Resources) != 1 || r.Nonce == first.Nonce {
-		t.Errorf("it is told %+v", r)
-	}
-	if got := s.find(cache.Secret).base().describe(); got.Refused != "" || got.Resolved != 1 {
-		t.Errorf("it is described as %+v", got)
-	}
-}
-
-// TestNothingIsAskedOfANewGroupForWhoGaveAllUp: when there is room after all for the type of a SotW
-// client that asks for none of it any more, its group does not ask upstream for the wildcard, not
-// even for a moment (NODE-14).
-func TestNothingIsAskedOfANewGroupForWhoGaveAllUp(t *testing.T) {
-	s, groups := newRefused(t, Overcrowded)
-	s.Session = New(s.config, Stream{}, Peer{}, groups, NewClusterDeliveries(), func() {})
-	for _, names := range [][]string{{"a"}, nil} {
-		req := &discovery.DiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNames: names}
-		if _, end := s.SotWRequest(req, s.now); end != nil {
-			t.Fatal(end)
-		}
-	}
-	s.read()
-	groups.own.Wanted().OnWake(func() {
-		changes, _ := groups.own.Changes(s.now, func(fanout.Lane) (c fanout.Carrier, carried bool) { return })
-		for lane, i := range changes {
-			t.Errorf("upstream is to look at %+v, and finds %+v", lane, i)
-		}
-	})
-	groups.reason, s.now = "", s.now.Add(retryRoom)
-	s.read()
-	if m := s.find(cache.Secret).base().group; m.Hub != groups.own {
-		t.Errorf("it is served by %+v", m)
 	}
 }
 

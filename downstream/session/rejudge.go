@@ -38,7 +38,7 @@ func (s *Session) rejoin(st state, now time.Time) *End {
 	var to exchange
 	switch leave := x.group.Leave; {
 	case end != nil && x.refusal != nil:
-		x.refusal.turns(end, m.Rules, now)
+		s.turn(x.refusal, end, m.Rules, now)
 		return nil
 	case end == nil && x.goesOn(m):
 		m.Leave()
@@ -64,7 +64,7 @@ func (s *Session) rejoin(st state, now time.Time) *End {
 	}
 	s.sift(x, m.Reads)
 	was := *x
-	st.move(to, now)
+	st.(*deltaState).move(to, now)
 	s.answer(st.base(), now)
 	s.leave(&was, now)
 	return nil

@@ -106,8 +106,8 @@ func TestWildcardThatNeverWasTakesNothing(t *testing.T) {
 	}
 }
 
-// TestRulesMakeRoomNeeded: a type that rules begin to allow, and for which there is no room, is looked for
-// again (NODE-14).
+// TestRulesMakeRoomNeeded: a type that rules begin to allow, and for which there is no room, ends the stream later
+// (NODE-14).
 func TestRulesMakeRoomNeeded(t *testing.T) {
 	s, groups := newJudged(t, 0, "a")
 	groups.end = &End{Forbidden, "no rule"}
@@ -115,15 +115,13 @@ func TestRulesMakeRoomNeeded(t *testing.T) {
 	s.hear()
 	groups.end = &End{Overcrowded, "no room"}
 	s.rejudge()
-	groups.end, s.now = nil, s.now.Add(retryRoom)
-	s.read()
-	if m := s.find(cache.Secret).base().group; m.Hub != groups.hub {
-		t.Error("it is not served")
+	if _, end := s.Next(s.now.Add(askAgainAfter)); end == nil || end.Reason != AskAgain {
+		t.Errorf("the stream ends with %v", end)
 	}
 }
 
 // TestRulesThatFindNoRoom: a client that rules put into another group, for which there is no room, keeps what it
-// has and may read, and is served when there is room (NODE-14).
+// has and may read, until its stream ends (NODE-14).
 func TestRulesThatFindNoRoom(t *testing.T) {
 	s, groups := newJudged(t, 0, "a", "b")
 	s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNamesSubscribe: []string{"a", "b"}})
@@ -140,10 +138,7 @@ func TestRulesThatFindNoRoom(t *testing.T) {
 	if removed["a"] || !removed["b"] {
 		t.Errorf("%v are removed, want b alone", removed)
 	}
-	groups.end, groups.hub, s.now = nil, fanout.NewHub(fanout.Config{}), s.now.Add(retryRoom)
-	s.hub = groups.hub
-	s.read()
-	if m := s.find(cache.Secret).base().group; m.Hub != groups.hub {
-		t.Error("it is not served when there is room")
+	if _, end := s.Next(s.now.Add(askAgainAfter)); end == nil || end.Reason != AskAgain {
+		t.Errorf("the stream ends with %v", end)
 	}
 }

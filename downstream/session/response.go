@@ -91,6 +91,8 @@ const (
 	CertificateExpired Reason = "certificate_expired"
 	// RulesChanged: what the client may read has changed, and it must ask again (NODE-15).
 	RulesChanged Reason = "rules_changed"
+	// AskAgain: a type was refused for want of room a while ago (NODE-14).
+	AskAgain Reason = "ask_again" // UNAVAILABLE
 	// There is no room for a new stream, or another client with less of something needed what this one had.
 	StreamsFull     Reason = "streams_full"     // RESOURCE_EXHAUSTED: downstream.max_streams
 	MemoryPressure  Reason = "memory"           // UNAVAILABLE
@@ -115,7 +117,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, MemoryPressure:
+	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, AskAgain, MemoryPressure:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL

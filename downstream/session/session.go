@@ -171,7 +171,6 @@ type state interface {
 	removedNow(p *part)
 	brings(name string) bool
 	holding(v fanout.View, name string) (h Holding, clear bool)
-	move(to exchange, now time.Time)
 }
 
 func (x *exchange) base() *exchange { return x }

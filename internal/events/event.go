@@ -56,7 +56,6 @@ const (
 	StaleOver Kind = "stale_over" // it is in step again, or gone
 
 	TypeRefused Kind = "type_refused" // the relay refuses a client a type, and serves the others (NODE-14)
-	TypeServed  Kind = "type_served"  // it is served after all
 
 	GroupRefused Kind = "group_refused" // a group cannot be had, or a control plane refuses it
 
@@ -82,7 +81,7 @@ const (
 // Kinds are the values of Kind.
 func Kinds() []Kind {
 	return []Kind{
-		Nack, NackOver, Stale, StaleOver, TypeRefused, TypeServed, GroupRefused, RemovalsHeld, RemovalsReleased, TypeQuarantined, TypeAcquitted,
+		Nack, NackOver, Stale, StaleOver, TypeRefused, GroupRefused, RemovalsHeld, RemovalsReleased, TypeQuarantined, TypeAcquitted,
 		ControlPlaneLost, ControlPlaneBack, ControlPlaneSwitched, ResponseRejected,
 		ConfigReloaded, ConfigRefused, CertificatesReloaded, CertificatesRefused, RulesReloaded, RulesRefused,
 	}
