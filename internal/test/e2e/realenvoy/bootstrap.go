@@ -1,10 +1,16 @@
 package realenvoy
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // Bootstrap is an Envoy's bootstrap, as JSON has it. Start adds the admin interface.
@@ -33,8 +39,30 @@ type Source struct {
 	Metadata map[string]string
 }
 
-// TLS names files in PEM. Cert and Key may be empty.
-type TLS struct{ CA, Cert, Key, ServerName string }
+// TLS names files in PEM. Cert and Key may be empty. If Follow is set, it is a file that WriteSecret has written, and
+// Envoy takes its certificate from what that names, and again when that is replaced.
+type TLS struct{ CA, Cert, Key, ServerName, Follow string }
+
+// WriteSecret writes a file for TLS.Follow: the certificate and its key in a directory, in files as Kubernetes names them.
+func WriteSecret(t testing.TB, dir string) (file string) {
+	t.Helper()
+	named := func(name string) Object { return Object{"filename": filepath.Join(dir, name)} }
+	text, err := json.Marshal(Object{"resources": []any{Object{
+		"@type": string(cache.Secret), "name": ownSecret,
+		"tls_certificate": Object{"certificate_chain": named("tls.crt"), "private_key": named("tls.key"), "watched_directory": Object{"path": dir}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "sds.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// ownSecret is the name of the Secret in such a file.
+const ownSecret = "own"
 
 // sourceCluster is the static cluster that a Source is.
 const sourceCluster = "xds-source"
@@ -128,7 +156,12 @@ func (s Source) cluster() Object {
 func (t *TLS) socket() Object {
 	file := func(name string) Object { return Object{"filename": name} }
 	common := Object{"validation_context": Object{"trusted_ca": file(t.CA)}}
-	if t.Cert != "" {
+	switch {
+	case t.Follow != "":
+		common["tls_certificate_sds_secret_configs"] = []any{Object{"name": ownSecret, "sds_config": Object{
+			"path_config_source": Object{"path": t.Follow}, "resource_api_version": "V3",
+		}}}
+	case t.Cert != "":
 		common["tls_certificates"] = []any{Object{"certificate_chain": file(t.Cert), "private_key": file(t.Key)}}
 	}
 	return Object{"name": "envoy.transport_sockets.tls", "typed_config": Object{
