@@ -26,9 +26,8 @@ type javaPath struct {
 }
 
 // javaPaths are without a relay, through one as it is by default, and through one
-// that speaks SotW upstream. Of that only so much is asked as UP-20, which is not
-// built, has no part in: this server answers no SotW request that names anything it
-// lacks.
+// that speaks SotW upstream. Of that only so much is asked as can work: this server
+// answers no SotW request that names anything it lacks.
 var javaPaths = []javaPath{
 	{name: "direct"},
 	{name: "relay", relayed: true},

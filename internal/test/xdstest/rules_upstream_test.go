@@ -27,7 +27,7 @@ import (
 // upstreamRules are the rules of the client side that the relay keeps, and those
 // that both sides have in common.
 var upstreamRules = slices.Concat(
-	numbered("UP", 1, 21),
+	numbered("UP", 1, 19), numbered("UP", 21, 21),
 	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 14),
