@@ -50,6 +50,9 @@ type guard struct {
 	// paused is since when no stream is alive, so that the time of held-back removals stands still;
 	// zero while one is.
 	paused time.Time
+	// returned counts the held-back removals that were forgotten since that was last told, because the resources are there
+	// after all.
+	returned int
 }
 
 // holding is a removal that is held back.
@@ -73,14 +76,16 @@ func (d *departures) add(names []string, cause cache.Cause) {
 	}
 }
 
-// Held describes removals that have just been held back or confirmed, for the log.
+// Held describes removals that have just been held back, confirmed or forgotten, for people.
 type Held struct {
-	// Count is how many were held back, and Total how many resources are on the lane.
+	// Count is how many were held back, First are the first of these, and Total is how many resources are on the lane.
 	Count, Total int
+	First        []string
 	// Until is when they will be carried out.
 	Until time.Time
-	// Confirmed is how many held-back removals another stream has repeated.
-	Confirmed int
+	// Confirmed is how many held-back removals another stream has repeated, and Returned how many are forgotten, because
+	// the resources are there after all.
+	Confirmed, Returned int
 }
 
 // begin notes that another stream has asked for the lane. What waited for the one before may be due.
@@ -106,11 +111,25 @@ func (g *guard) observe(u *cache.Update, resources int) {
 	g.begin(u.Stream)
 	g.total = max(g.total, resources+g.passed)
 	for _, r := range u.Set {
-		delete(g.held, r.Name)
+		g.returns(r.Name)
 	}
 	for _, name := range u.Kept { // includes heartbeats
-		delete(g.held, name)
+		g.returns(name)
 	}
+}
+
+// returns forgets a removal whose resource is there after all.
+func (g *guard) returns(name string) {
+	if _, held := g.held[name]; held {
+		delete(g.held, name)
+		g.returned++
+	}
+}
+
+// takeReturned returns how many removals were forgotten since it was called last.
+func (g *guard) takeReturned() (returned int) {
+	returned, g.returned = g.returned, 0
+	return returned
 }
 
 // pass returns the departures of an Update that may happen now, and holds the others back.
@@ -156,6 +175,9 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 		g.held[d.name] = holding{d, u.Stream, until}
 	}
 	held.Count, held.Total, held.Until = len(doubtful), g.total, until
+	for _, d := range doubtful[:min(len(doubtful), maxListed)] {
+		held.First = append(held.First, d.name)
+	}
 	return now, held
 }
 
@@ -200,7 +222,7 @@ func (g *guard) expire(now time.Time, shown func(name string) bool) (due departu
 			delete(g.held, name)
 			due = append(due, h.departure)
 		case !shown(name):
-			delete(g.held, name)
+			g.returns(name)
 		}
 	}
 	return due
@@ -217,7 +239,9 @@ func (g *guard) release() (all departures) {
 // takeBack forgets the removals that came on an earlier stream than an Update, if that stream is silent
 // about the resources and its silence counts by now (MISS-3). silent reports whether it is.
 func (g *guard) takeBack(u *cache.Update, silent func(name string) bool) {
+	before := len(g.held)
 	maps.DeleteFunc(g.held, func(name string, h holding) bool { return h.stream != u.Stream && silent(name) })
+	g.returned += before - len(g.held)
 }
 
 // letGo carries out the removals that f takes from the guards of both lanes, and returns how many.

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -22,18 +23,57 @@ func TestGuardHearsWhatIsKept(t *testing.T) {
 		first := set("a", "b", "c")
 		first.Stream, first.At, first.Synced = 1, epoch, lane.Wildcard
 		h.Apply(lane, first)
-		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}})
+		held := h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}}).Held
+		if held.Count != 3 || !slices.Equal(held.First, []string{"a", "b", "c"}) || held.Returned != 0 {
+			t.Errorf("%v: people are told of %+v", lane, held)
+		}
 		for _, name := range []string{"a", "b", "c"} {
 			if !h.On(lane).Has(name) {
 				t.Fatalf("%v: %s is gone at once", lane, name)
 			}
 		}
-		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Kept: []string{"b"}})
+		for _, want := range []int{1, 0} {
+			if n := h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Kept: []string{"b", "other"}}).Held.Returned; n != want {
+				t.Errorf("%v: %d removals are forgotten, want %d", lane, n, want)
+			}
+		}
 		h.Lapse(epoch.Add(guard.Hold + time.Second))
 		for _, name := range []string{"a", "b", "c"} {
 			if has := h.On(lane).Has(name); has != (name == "b") {
 				t.Errorf("%v: %s is there when the time is up: %v", lane, name, has)
 			}
+		}
+	}
+}
+
+// TestForgottenRemovalsAreCounted: also those of which the next stream, which is asked without versions, has to say anyhow
+// whether their resources are there.
+func TestForgottenRemovalsAreCounted(t *testing.T) {
+	guard := Guard{Fraction: 0.2, Min: 2, Within: time.Hour, Hold: 5 * time.Minute}
+	for _, lane := range []Lane{all, byName} {
+		h := NewHub(Config{Linger: time.Second, MaxLinger: 10, Guard: guard})
+		names := []string{"a", "b", "c"}
+		interest := names
+		if lane.Wildcard {
+			interest = []string{Wildcard}
+		}
+		h.Subscribe(typ, NewSubscriber(func() {})).Delta(interest, nil, epoch)
+		shown := func(stream uint64, versions bool) {
+			h.On(lane).Resume(cache.Origin{Entry: "e"}, stream, func(cache.Origin) bool { return versions })
+		}
+		shown(1, false)
+		first := set(names...)
+		first.Stream, first.At, first.Synced, first.First = 1, epoch, lane.Wildcard, true
+		h.Apply(lane, first)
+		shown(2, true)
+		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: names[:2]})
+		shown(3, false)
+		ends := epoch.Add(guard.Hold)
+		if l := h.Lapse(ends)[typ]; l.Returned != 2 || l.LetGo != 0 || !h.On(lane).Has("a") {
+			t.Errorf("%v: %+v", lane, l)
+		}
+		if l := h.Lapse(ends.Add(time.Hour)); len(l) != 0 {
+			t.Errorf("%v: they are counted again: %+v", lane, l)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (h *Hub) Identifier() string {
 
 // Applied is what people should know of an Update that was applied.
 type Applied struct {
-	Held Held // removals that were held back or confirmed (H-22)
+	Held Held // removals that were held back, confirmed or forgotten (H-22)
 	// Silent counts the names that became Absent because upstream did not answer; First is the
 	// first of them (MISS-3).
 	Silent int

@@ -85,6 +85,7 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 		l.lookAgain()
 	}
 	a = l.kind.takeIn(u)
+	a.Held.Returned = l.guard.takeReturned()
 	if u.Synced {
 		l.said = true
 	}

@@ -11,8 +11,9 @@ import (
 
 // Lapse counts what ended in one type because its time was up.
 type Lapse struct {
-	Expired int // resources whose TTL upstream has not renewed (TTL-2)
-	LetGo   int // held-back removals that were carried out (H-22)
+	Expired  int // resources whose TTL upstream has not renewed (TTL-2)
+	LetGo    int // held-back removals that were carried out (H-22),
+	Returned int // or forgotten, because the resources have to be announced anyhow
 }
 
 // Lapsing returns the types for which Lapse has something to do.
@@ -36,6 +37,7 @@ func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
 			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
 			l.LetGo = x.letGo(func(l *lane) departures { return l.guard.expire(now, l.Confirmed) }) // and tells of members
+			l.Returned = x.named.guard.takeReturned() + x.wildcard.guard.takeReturned()
 			if l != (Lapse{}) {
 				lapses[x.url] = l
 			}

@@ -24,6 +24,7 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 			c.log.Warn("removals that were held back are carried out: the time of cache.mass_removal_guard.hold is over", "type", t, "count", l.LetGo)
 			c.event(events.RemovalsReleased, events.Warn, t, events.Event{Count: l.LetGo, Message: "the time of cache.mass_removal_guard.hold is over"})
 		}
+		c.tellReturned(t, l.Returned)
 	}
 	if o.Silent > 0 {
 		c.mu.Lock()
@@ -36,11 +37,20 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 	if h := o.Held; h.Count > 0 {
 		c.log.Warn("the control plane has just come back and removes much at once; these removals are held back: see /resources, and POST /guard/release",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
-		c.event(events.RemovalsHeld, events.Warn, e.Lane.Type, events.Event{Count: h.Count, Message: fmt.Sprintf("the control plane has just come back and removes %d of %d; they are held back until %s: see /resources, and POST /guard/release", h.Count, h.Total, h.Until.UTC().Format(time.RFC3339))})
+		c.event(events.RemovalsHeld, events.Warn, e.Lane.Type, events.Event{Count: h.Count, Names: h.First, Message: fmt.Sprintf("the control plane has just come back and removes %d of %d; they are held back until %s: see /resources, and POST /guard/release", h.Count, h.Total, h.Until.UTC().Format(time.RFC3339))})
 	}
+	c.tellReturned(e.Lane.Type, o.Held.Returned)
 	if h := o.Held; h.Confirmed > 0 {
 		c.log.Warn("removals that were held back are carried out: the control plane has repeated them", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
 		c.event(events.RemovalsReleased, events.Warn, e.Lane.Type, events.Event{Count: h.Confirmed, Message: "the control plane has repeated them"})
+	}
+}
+
+// tellReturned reports that held-back removals are forgotten.
+func (c *Client) tellReturned(t cache.TypeURL, n int) {
+	if n > 0 {
+		c.log.Info("removals that were held back are forgotten: the control plane has the resources after all", "type", t, "count", n)
+		c.event(events.RemovalsForgotten, events.Info, t, events.Event{Count: n, Message: "the control plane has the resources after all"})
 	}
 }
 

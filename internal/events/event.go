@@ -59,8 +59,9 @@ const (
 
 	GroupRefused Kind = "group_refused" // a group cannot be had, or a control plane refuses it
 
-	RemovalsHeld     Kind = "removals_held"     // the mass-removal guard holds back removals (H-22)
-	RemovalsReleased Kind = "removals_released" // some are carried out
+	RemovalsHeld      Kind = "removals_held"      // the mass-removal guard holds back removals (H-22)
+	RemovalsReleased  Kind = "removals_released"  // some are carried out
+	RemovalsForgotten Kind = "removals_forgotten" // some are not carried out, since the resources are there after all
 
 	TypeQuarantined Kind = "type_quarantined" // the control plane ends the stream when asked for a type (H-39)
 	TypeAcquitted   Kind = "type_acquitted"   // it does not any more
@@ -81,7 +82,7 @@ const (
 // Kinds are the values of Kind.
 func Kinds() []Kind {
 	return []Kind{
-		Nack, NackOver, Stale, StaleOver, TypeRefused, GroupRefused, RemovalsHeld, RemovalsReleased, TypeQuarantined, TypeAcquitted,
+		Nack, NackOver, Stale, StaleOver, TypeRefused, GroupRefused, RemovalsHeld, RemovalsReleased, RemovalsForgotten, TypeQuarantined, TypeAcquitted,
 		ControlPlaneLost, ControlPlaneBack, ControlPlaneSwitched, ResponseRejected,
 		ConfigReloaded, ConfigRefused, CertificatesReloaded, CertificatesRefused, RulesReloaded, RulesRefused,
 	}
