@@ -12,6 +12,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // fetch answers a unary call like a SotW stream that ends with its one response. It uses a
@@ -60,6 +61,7 @@ func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error
 	s.observer.ClientRequest(t, session.FetchRequest)
 	_, end = call.SotWRequest(req, time.Now())
 	names.displace()
+	s.showCall(req.GetNode().GetId(), t, func() *events.Message { return s.outlineCall(in, end != nil) })
 	if end != nil {
 		return nil, refuse(end)
 	}
@@ -81,6 +83,7 @@ func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error
 			f := encode(r)
 			s.oversized(r, f.size, log)
 			s.observer.ClientResponse(r.Type, len(r.Resources), 0, f.size)
+			s.showCall(req.GetNode().GetId(), t, func() *events.Message { return s.response(r, f.size) })
 			return f, nil
 		}
 		select {

@@ -53,10 +53,33 @@ func (st *stream) showResponse(r *session.Response, size int) {
 	if !st.watches(r.Type) {
 		return
 	}
-	st.show(&events.Message{
-		Kind: events.Response, Type: r.Type, Nonce: r.Nonce, Version: logging.Version(st.server.now.Load().Types, r.Type, r.Version),
+	st.show(st.server.response(r, size))
+}
+
+// response is what is shown of a response.
+func (s *Server) response(r *session.Response, size int) *events.Message {
+	return &events.Message{
+		Kind: events.Response, Type: r.Type, Nonce: r.Nonce, Version: logging.Version(s.now.Load().Types, r.Type, r.Version),
 		Names: r.Listing().First, Resources: len(r.Resources), Removed: len(r.Removed), Errors: len(r.Errors), Bytes: size,
-	})
+	}
+}
+
+// showCall shows the request of a unary call, or its answer, to whoever watches. It is on no stream.
+func (s *Server) showCall(node string, t cache.TypeURL, of func() *events.Message) {
+	if s.config.Watch.Wants(0, node, t) {
+		m := of()
+		m.Node, m.Type = node, t
+		s.config.Watch.Show(*m)
+	}
+}
+
+// outlineCall is what is shown of a unary call's request.
+func (s *Server) outlineCall(in *inbox, refused bool) *events.Message {
+	m := in.outline(s.now.Load().Types)
+	if m.Kind = events.MessageKind(session.FetchRequest); refused {
+		m.Kind = "refused"
+	}
+	return m
 }
 
 func (st *stream) show(m *events.Message) {

@@ -87,10 +87,18 @@ func messageShower(out io.Writer, output string) func(events.Message) error {
 			_, err = fmt.Fprintf(out, messageRow, "TIME", "CLIENT", "", "TYPE", "NONCE", "")
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(out, messageRow, m.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%s (%d)", console.Clean(m.Node), m.Stream), arrow(m.Kind), orNone(shortType(m.Type)), orNone(m.Nonce), contents(m))
+			_, err = fmt.Fprintf(out, messageRow, m.Time.Local().Format("15:04:05.000"), saidBy(m), arrow(m.Kind), orNone(shortType(m.Type)), orNone(m.Nonce), contents(m))
 		}
 		return err
 	}
+}
+
+// saidBy is the client of a message, and its stream, unless the message is of a unary call.
+func saidBy(m events.Message) string {
+	if m.Stream == 0 {
+		return console.Clean(m.Node) + " (call)"
+	}
+	return fmt.Sprintf("%s (%d)", console.Clean(m.Node), m.Stream)
 }
 
 // arrow says which way a message goes.

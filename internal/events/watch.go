@@ -10,7 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Message is a request of a client, or a response to it, without bodies.
+// Message is a request of a client, or a response to it, without bodies. That of a unary call is on stream 0.
 type Message struct {
 	Time   time.Time     `json:"time"`
 	Stream uint64        `json:"stream"`
@@ -33,7 +33,7 @@ type Message struct {
 	Nack string `json:"nack,omitempty"`
 }
 
-// MessageKind is what a Message is: a kind of request (initial, subscribe, ack, nack), or a response.
+// MessageKind is what a Message is: a kind of request (initial, subscribe, ack, nack, fetch, or refused), or a response.
 type MessageKind string
 
 // Response is the MessageKind of what is sent to a client.

@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,9 @@ import (
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/events"
 )
 
 // fetched is what became of a unary call.
@@ -39,6 +44,45 @@ func (w *world) fetch(within time.Duration, names ...string) *fetched {
 	})
 	synctest.Wait()
 	return f
+}
+
+// TestFetchIsWatched: whoever watches the client of a unary call is shown its request and the answer, and nobody else is.
+func TestFetchIsWatched(t *testing.T) {
+	long := strings.Repeat("x", 101)
+	inWorld(t, []string{"downstream.max_name_bytes=100B"}, func(w *world) {
+		watch := func(f events.Filter) *events.Watcher {
+			watcher, err := w.watch.Add(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.t.Cleanup(watcher.Close)
+			return watcher
+		}
+		watcher := watch(events.Filter{Node: "poller", Type: cache.Endpoint})
+		others := []*events.Watcher{watch(events.Filter{Node: "other"}), watch(events.Filter{Type: cache.Cluster}), watch(events.Filter{Stream: 1})}
+		w.fetch(0, "a", "b")
+		w.respond("EDS a@1 b@1")
+		synctest.Wait()
+		w.fetch(0, long)
+		var kinds []string
+		for range 3 {
+			all, _ := watcher.Next(w.t.Context(), time.Second)
+			for _, m := range all {
+				kinds = append(kinds, fmt.Sprint(m.Kind, m.Names, m.Asked, m.Resources))
+				if m.Stream != 0 || m.Node != "poller" || m.Type != cache.Endpoint || m.Bytes == 0 || (m.Kind == events.Response) != (m.Version != "") {
+					t.Errorf("it is shown as %+v", m)
+				}
+			}
+		}
+		if want := []string{"fetch[a b] 2 0", "response[a b] 0 2", "refused[" + long + "] 1 0"}; !slices.Equal(kinds, want) {
+			t.Errorf("they are %q, want %q", kinds, want)
+		}
+		for _, other := range others {
+			if all, _ := other.Next(w.t.Context(), time.Second); len(all) > 0 {
+				t.Errorf("another one is shown %+v", all)
+			}
+		}
+	})
 }
 
 // TestFetchWaitsForAllNames: a call is answered once everything it names is

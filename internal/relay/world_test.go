@@ -23,6 +23,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
@@ -40,6 +41,7 @@ type world struct {
 	seen      sightings
 	seenAbove above
 	converged convergences
+	watch     *events.Watch
 
 	said      int // responses of the control plane
 	published []publication
@@ -67,10 +69,10 @@ func inWorldThat(t *testing.T, set []string, log *slog.Logger, f func(w *world))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
+		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork(), watch: events.NewWatch()}
 		w.seen.ended = make(map[session.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
-		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove, Convergence: &w.converged}); err != nil {
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove, Convergence: &w.converged, Watch: w.watch}); err != nil {
 			t.Fatal(err)
 		}
 		w.relay.Serve(w.down.Listener())
