@@ -18,18 +18,20 @@ import (
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
-// refusing is a control plane that has one resource of each type, and ends each stream which asks for a Listener.
+// refusing is a control plane that has one resource of each type, and ends each stream which asks for a Listener,
+// until it is mild.
 type refusing struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	mild *atomic.Bool
 }
 
-func (refusing) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (p refusing) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	for {
 		req, err := s.Recv()
 		switch {
 		case err != nil:
 			return err
-		case req.GetTypeUrl() == string(cache.Listener):
+		case req.GetTypeUrl() == string(cache.Listener) && !p.mild.Load():
 			return status.Error(codes.InvalidArgument, "unknown type")
 		case req.GetResponseNonce() == "":
 			one := &discovery.Resource{Name: "a", Version: "1", Resource: &anypb.Any{TypeUrl: req.GetTypeUrl()}}
@@ -62,7 +64,7 @@ func TestQuarantineEndsWithTheGroup(t *testing.T) {
 		}
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
 		server := grpc.NewServer()
-		discovery.RegisterAggregatedDiscoveryServiceServer(server, refusing{})
+		discovery.RegisterAggregatedDiscoveryServiceServer(server, refusing{mild: new(atomic.Bool)})
 		go func() { _ = server.Serve(w.up.Listener()) }()
 		var q quarantines
 		if w.relay, err = New(c, Options{Dial: w.up.Dial, Upstream: &q}); err != nil {
