@@ -153,10 +153,12 @@ type View struct {
 	scratch []string
 }
 
-// TypeView is one type of it, and all resources that the client has or asks for.
+// TypeView is one type of it, and all resources that the client has or asks for: either these names, or a set that
+// the client has accepted all of. All clients that have the same set share one Whole, which nobody may change.
 type TypeView struct {
 	session.ClientType
 	Names []session.ClientName
+	Whole *fanout.News
 }
 
 // Streams returns the numbers of the open streams, oldest first.
@@ -185,8 +187,11 @@ func (s *Server) View(id uint64, wanted func(*core.Node) bool, into *View) (ok b
 			if i < len(before) {
 				names = before[i].Names[:0]
 			}
-			names, into.scratch = of.AllNames(t.Type, names, into.scratch)
-			into.Types = append(into.Types, TypeView{t, names})
+			whole := of.WholeSet(t.Type)
+			if whole == nil {
+				names, into.scratch = of.AllNames(t.Type, names, into.scratch)
+			}
+			into.Types = append(into.Types, TypeView{t, names, whole})
 		}
 	})
 	return true

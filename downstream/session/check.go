@@ -44,6 +44,7 @@ func (s *Session) Check() []string {
 			}
 			i.door(v, st.base())
 			i.holdings(v, st)
+			i.whole(v, st)
 			i.debts(v, st)
 		})
 	}
@@ -115,6 +116,24 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	for c := range v.Set().Since(0) {
 		version, some := h.of(v, c.Name)
 		i.must(c.Resource == nil || (c.Seq <= h.sentTo) == (some && version == c.Resource.Version), "%q changed at %d, and changes were sent up to %d", c.Name, c.Seq, h.sentTo)
+	}
+}
+
+// whole checks that a client which has accepted the whole set has nothing else, name by name.
+func (i *invariants) whole(v fanout.View, st state) {
+	if !hasWhole(st, v) {
+		return
+	}
+	members := make(nameSet)
+	for c := range v.Set().Since(0) {
+		if c.Resource != nil {
+			members.add(c.Name)
+		}
+	}
+	for _, name := range distinct(st.base().mention(v, nil)) {
+		n, some := describeName(st, v, name)
+		i.must(some == members.has(name), "%q is in the set: %v, and the client has to do with it: %v", name, members.has(name), some)
+		i.must(!some || n.Step == StepSynced && n.Held == n.Now && n.Held != "" && !n.Asked, "the client has accepted the whole set, and %q is %+v", name, n)
 	}
 }
 

@@ -169,3 +169,46 @@ func TestNames(t *testing.T) {
 		t.Errorf("in pages: %q, want %q", paged, want)
 	}
 }
+
+// TestWholeSet: a client that has accepted the wildcard's set as it is, and nothing else, is known by the set alone, which all
+// such clients share.
+func TestWholeSet(t *testing.T) {
+	f := follow(t, "*")
+	is := func(what string, whole bool) {
+		t.Helper()
+		set := f.s.WholeSet(cache.Cluster)
+		if again := f.s.WholeSet(cache.Cluster); (set != nil) != whole || again != set {
+			t.Errorf("%s: the set is %v, and then %v", what, set, again)
+		}
+		for _, broken := range f.s.Check() {
+			t.Errorf("%s: %s", what, broken)
+		}
+		all, _ := f.s.AllNames(cache.Cluster, nil, nil)
+		if whole && len(all) != len(set.Resources) {
+			t.Errorf("%s: it has %v, and the set %v", what, all, set.Resources)
+		}
+	}
+	is("there is nothing", true)
+	f.changes(true, "1", nil, "m", "n")
+	is("it waits", false)
+	f.sends()
+	is("it is not acknowledged", false)
+	f.answers("")
+	is("it is accepted", true)
+	f.changes(true, "2", []string{"n"}, "m")
+	is("a change waits", false)
+	f.sends()
+	f.answers("no")
+	is("it is rejected", false)
+	f.changes(true, "3", nil, "m")
+	f.sends()
+	f.answers("")
+	is("what has replaced it is accepted", true)
+	f.changes(true, "4", []string{"m"})
+	is("a removal waits", false)
+	f.sends()
+	f.answers("")
+	is("it is accepted, too", true)
+	f.ask(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a"}})
+	is("it asks for a name, too", false)
+}

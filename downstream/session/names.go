@@ -83,6 +83,49 @@ func (s *Session) AllNames(t cache.TypeURL, list []ClientName, scratch []string)
 	return list, scratch
 }
 
+// WholeSet returns the wildcard's set of a type if the client has accepted all of it as it is now, and nothing else is to be
+// said of the type: then AllNames would list these resources, each of them synced. nil: AllNames has to be asked.
+func (s *Session) WholeSet(t cache.TypeURL) (set *fanout.News) {
+	if st := s.find(t); st != nil {
+		st.base().sub.Read(func(v fanout.View) {
+			if hasWhole(st, v) {
+				set, _ = v.Set().News(0)
+			}
+		})
+	}
+	return set
+}
+
+// hasWhole reports whether the client has accepted the wildcard's set as it is, and has nothing else.
+func hasWhole(st state, v fanout.View) bool {
+	x := st.base()
+	if s, ok := st.(*sotwState); ok && len(s.stays) > 0 {
+		return false
+	}
+	owes := len(x.unacked) > 0 || x.rejectsMember(v)
+	members := wildcard(v) && x.plain() && x.refusal == nil
+	if more := len(v.Names())+len(x.released) > 0; owes || more || !members {
+		return false
+	}
+	for range v.Set().Since(x.sentTo) {
+		return false
+	}
+	return true
+}
+
+// rejectsMember reports whether the client has rejected the present state of a member of the wildcard's set.
+func (x *exchange) rejectsMember(v fanout.View) bool {
+	if x.rejected == nil {
+		return false
+	}
+	for c := range v.Set().Since(x.rejected.From) {
+		if c.Resource != nil && x.hasRejected(c.Seq) {
+			return true
+		}
+	}
+	return false
+}
+
 // Name describes one resource of a type. some is false if the client has nothing to do with it.
 func (s *Session) Name(t cache.TypeURL, name string) (n ClientName, some bool) {
 	if st := s.find(t); st != nil {

@@ -74,7 +74,7 @@ func (h *handler) diff(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, fmt.Sprintf("%d others look at differences now; ask again in a moment", diffsAtOnce), http.StatusServiceUnavailable)
 		return
 	}
-	set, err := readable.New()
+	set, err := readable.Load()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

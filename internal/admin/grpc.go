@@ -13,11 +13,14 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
+	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/csds"
 	"github.com/xds-relay/xds-relay/internal/descriptors"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // services are what a relay offers to tools over gRPC, on the connections of its HTTP face: CSDS, health,
@@ -40,8 +43,15 @@ func newServices(r Relay, shows func() config.CSDS) *services {
 	g.csds.Register(g.grpc)
 	healthpb.RegisterHealthServer(g.grpc, r.Health())
 	service.RegisterChannelzServiceToServer(g.grpc)
-	reflection.Register(g.grpc)
+	g.reflects()
 	return g
+}
+
+// reflects has tools learn of services and their messages, in both versions of the protocol.
+func (g *services) reflects() {
+	o := reflection.ServerOptions{Services: g.grpc, DescriptorResolver: readable.Descriptors{}}
+	reflectv1.RegisterServerReflectionServer(g.grpc, reflection.NewServerV1(o))
+	reflectv1alpha.RegisterServerReflectionServer(g.grpc, reflection.NewServer(o))
 }
 
 // methods lists them, as service/method.
@@ -80,7 +90,7 @@ func (g *services) either(pages http.Handler) http.Handler {
 func (g *services) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	lasting := http.NewResponseController(w)
 	switch {
-	case strings.HasPrefix(req.URL.Path, "/envoy.service.status.v3.ClientStatusDiscoveryService/"):
+	case strings.HasPrefix(req.URL.Path, "/"+csds.Name+"/"):
 		leave, err := g.csds.Enter()
 		if err != nil {
 			refuse(w, err)

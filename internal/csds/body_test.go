@@ -1,6 +1,7 @@
 package csds
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // secret is in all that must not be shown.
@@ -32,16 +34,21 @@ func inline(text string) *core.DataSource {
 	return &core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: text}}
 }
 
-// leaky is a Cluster with a secret at each place where one may be.
-func leaky(t *testing.T) *anypb.Any {
+// leakySocket is a transport socket with a secret at each place where one may be.
+func leakySocket(t *testing.T) *core.TransportSocket {
 	t.Helper()
-	socket := &tls.UpstreamTlsContext{Sni: "shown.example", CommonTlsContext: &tls.CommonTlsContext{
+	return &core.TransportSocket{Name: "tls", ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: packed(t, &tls.UpstreamTlsContext{Sni: "shown.example", CommonTlsContext: &tls.CommonTlsContext{
 		TlsCertificates: []*tls.TlsCertificate{{
 			CertificateChain: &core.DataSource{Specifier: &core.DataSource_Filename{Filename: "/shown.crt"}},
 			PrivateKey:       &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: []byte(secret)}}, Password: inline(secret),
 		}},
 		ValidationContextType: &tls.CommonTlsContext_ValidationContext{ValidationContext: &tls.CertificateValidationContext{TrustedCa: inline(secret)}},
-	}}
+	}})}}
+}
+
+// leaky is a Cluster with a secret at each place where one may be.
+func leaky(t *testing.T) *anypb.Any {
+	t.Helper()
 	unknown := &anypb.Any{TypeUrl: "type.googleapis.com/nobody.knows.This", Value: []byte(secret)}
 	untyped, err := structpb.NewStruct(map[string]any{"password": secret})
 	if err != nil {
@@ -50,7 +57,7 @@ func leaky(t *testing.T) *anypb.Any {
 	c := &cluster.Cluster{
 		Name: "shown",
 		TransportSocketMatches: []*cluster.Cluster_TransportSocketMatch{
-			{Name: "known", TransportSocket: &core.TransportSocket{Name: "tls", ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: packed(t, socket)}}},
+			{Name: "known", TransportSocket: leakySocket(t)},
 			{Name: "unknown", TransportSocket: &core.TransportSocket{Name: "x", ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: unknown}}},
 			{Name: "untyped", TransportSocket: &core.TransportSocket{Name: "x", ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: packed(t, &xdstype.TypedStruct{Value: untyped})}}},
 		},
@@ -73,7 +80,7 @@ func TestBodies(t *testing.T) {
 	if n := strings.Count(string(body.GetValue()), secret); n < 8 {
 		t.Fatalf("the body has %d secrets", n)
 	}
-	b := newBodies()
+	b := newBodies(t)
 	text := string(b.of(cache.NewResource(cache.Cluster, &discovery.Resource{Name: "shown", Resource: body}, cache.Fingerprint{})))
 	if strings.Contains(text, secret) {
 		t.Errorf("a secret is shown: %q", text)
@@ -95,7 +102,7 @@ func TestBodies(t *testing.T) {
 // TestNoBody: what cannot be looked into is not shown at all.
 func TestNoBody(t *testing.T) {
 	nested := packed(t, &core.Address{})
-	for range maxNested + 1 {
+	for range 17 { // one more than may be
 		nested = packed(t, nested)
 	}
 	for name, body := range map[string]*anypb.Any{
@@ -107,15 +114,44 @@ func TestNoBody(t *testing.T) {
 		"none":                     nil,
 	} {
 		r := cache.NewResource(cache.Cluster, &discovery.Resource{Name: "a", Resource: body}, cache.Fingerprint{})
-		if shown := newBodies().of(r); shown != nil && name != "deep" || strings.Contains(string(shown), "Address") {
+		if shown := newBodies(t).of(r); shown != nil && name != "deep" || strings.Contains(string(shown), "Address") {
 			t.Errorf("%s: %q is shown", name, shown)
 		}
 	}
-	if b := newBodies(); b.of(nil) != nil {
+	if b := newBodies(t); b.of(nil) != nil {
 		t.Error("something is shown of nothing")
 	}
 }
 
-func newBodies() *bodies {
-	return &bodies{secret: func(t cache.TypeURL) bool { return t == cache.Secret }, shown: make(map[*cache.Resource][]byte)}
+// TestBodiesAsTheyCame: a body without anything that may be secret is shown byte by byte.
+func TestBodiesAsTheyCame(t *testing.T) {
+	body := packed(t, &cluster.Cluster{Name: "a", Metadata: &core.Metadata{TypedFilterMetadata: map[string]*anypb.Any{"a": packed(t, &core.Address{})}}})
+	body.Value = append(body.Value, 0x0a, 1, 'b') // the name once more: a decoder would write it once
+	r := cache.NewResource(cache.Cluster, &discovery.Resource{Name: "a", Resource: body}, cache.Fingerprint{})
+	shown := new(anypb.Any)
+	if err := proto.Unmarshal(newBodies(t).of(r), shown); err != nil || !proto.Equal(shown, body) {
+		t.Errorf("%v is shown as %v, %v", body, shown, err)
+	}
+}
+
+// TestNothingLinked: the program does not have the generated code of what it shows, which takes megabytes.
+func TestNothingLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "github.com/xds-relay/xds-relay/cmd/xds-relay").Output()
+	if err != nil {
+		t.Skip("there is no go command: ", err)
+	}
+	for _, not := range []string{"envoy/service/status/v3", "envoy/admin/v3", "envoy/config/listener/v3", "envoy/extensions/"} {
+		if strings.Contains(string(out), "github.com/envoyproxy/go-control-plane/"+not) {
+			t.Errorf("%s is linked into the program", not)
+		}
+	}
+}
+
+func newBodies(t *testing.T) *bodies {
+	t.Helper()
+	set, err := readable.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bodies{set: set, form: new(wire), secret: func(t cache.TypeURL) bool { return t == cache.Secret }, shown: make(map[*cache.Resource][]byte)}
 }

@@ -9,6 +9,9 @@
 // An answer may have a million names. It is composed in wire form, as pieces of which equal ones are kept once,
 // since most clients have the same: so a thousand clients that are in step take little more memory than one.
 //
-// Limitations: one answer is composed at a time. Who asks for bodies of resources gets only those of types that
-// are linked into the program, and without the parts of other types in them.
+// Requests and answers are read and written without the generated code of the service, which would link all of
+// Envoy's API into the program. Bodies are looked into by embedded descriptors (package readable).
+//
+// Limitations: one answer is composed at a time. Who asks for bodies of resources gets only those of messages of
+// Envoy's API, and without the parts of other types in them.
 package csds

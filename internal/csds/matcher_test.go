@@ -66,7 +66,7 @@ func TestMatchers(t *testing.T) {
 		{`{"nodeId": {"prefix": "edge"}, "nodeMetadatas": [{"path": [{"key": "zone"}], "value": {"stringMatch": {"exact": "a"}}}]}`, false},
 		{`{"nodeMetadatas": [{"path": [{"key": "zone"}], "value": {"presentMatch": true}}, {"path": [{"key": "none"}], "value": {"stringMatch": {"exact": "a"}}}]}`, false},
 	} {
-		matches, err := nodes(request(t, tt.matchers).GetNodeMatchers())
+		matches, err := nodes(requested(t, tt.matchers).GetNodeMatchers())
 		if err != nil {
 			t.Errorf("%s: %v", tt.matchers, err)
 		} else if got := matches(&node); got != tt.want {
@@ -94,14 +94,14 @@ func TestWrongMatchers(t *testing.T) {
 		{`{"nodeMetadatas": [{"path": [{"key": "a"}], "value": {"orMatch": {"valueMatchers": [{}]}}}]}`, "or_match.match_pattern: none is set"},
 		{`{"nodeMetadatas": [{"path": [{"key": "a"}], "value": ` + deep + `}]}`, "more than 8 are in each other"},
 	} {
-		if _, err := nodes(request(t, tt.matchers).GetNodeMatchers()); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := nodes(requested(t, tt.matchers).GetNodeMatchers()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.matchers, err, tt.want)
 		}
 	}
 }
 
-// request is one with these matchers.
-func request(t *testing.T, matchers string) *discovery.ClientStatusRequest {
+// requested is a request with these matchers.
+func requested(t *testing.T, matchers string) *discovery.ClientStatusRequest {
 	t.Helper()
 	req := new(discovery.ClientStatusRequest)
 	if err := protojson.Unmarshal([]byte(`{"nodeMatchers": [`+matchers+`]}`), req); err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -54,9 +53,9 @@ func (s *Service) Enter() (leave func(), err error) {
 	}
 }
 
-// answer composes the answer to a request.
-func (s *Service) answer(ctx context.Context, req *discovery.ClientStatusRequest) (*answer, error) {
-	wanted, err := nodes(req.GetNodeMatchers())
+// answer composes the answer to a request, in a form.
+func (s *Service) answer(ctx context.Context, req *request, f form) (*answer, error) {
+	wanted, err := nodes(req.matchers)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -64,16 +63,18 @@ func (s *Service) answer(ctx context.Context, req *discovery.ClientStatusRequest
 		return nil, status.FromContextError(err).Err()
 	}
 	defer s.composing.leave()
-	a := newAnswer(s.memory, s.wire)
-	b := &bodies{off: s.shows() != config.CSDSBodies || req.GetExcludeResourceContents(), secret: s.secret, shown: make(map[*cache.Resource][]byte)}
-	if len(req.GetNodeMatchers()) > 0 {
+	a := newAnswer(f, s.memory, s.wire)
+	b, err := s.bodies(s.shows() == config.CSDSBodies && !req.excludes, f)
+	switch {
+	case err != nil:
+	case len(req.matchers) > 0:
 		err = a.clientViews(ctx, s.relay, wanted, b)
-	} else {
+	default:
 		err = a.ownView(s.relay, b)
 	}
 	switch {
 	case errors.Is(err, errTooLarge):
-		return nil, status.Error(codes.ResourceExhausted, s.narrower(!b.off))
+		return nil, status.Error(codes.ResourceExhausted, s.narrower(b.set != nil))
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	}
@@ -89,29 +90,33 @@ func (s *Service) narrower(bodies bool) string {
 	return text
 }
 
-// secret reports whether nothing may be shown of a type. All groups treat it the same.
-func (s *Service) secret(t cache.TypeURL) bool {
+// secrets reports of a type whether nothing may be shown of it. All groups treat it the same.
+func (s *Service) secrets() func(t cache.TypeURL) bool {
 	for _, hub := range s.relay.Groups() {
-		return hub.Properties(t).Secret
+		return func(t cache.TypeURL) bool { return hub.Properties(t).Secret }
 	}
-	return true
+	return func(cache.TypeURL) bool { return true }
 }
+
+// Name is the service's, in gRPC.
+const Name = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
 // Register offers the service on a gRPC server, which must have the Codec. The caller counts calls with Enter.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	desc := discovery.ClientStatusDiscoveryService_ServiceDesc
-	desc.HandlerType = nil
-	desc.Methods = []grpc.MethodDesc{{MethodName: "FetchClientStatus", Handler: s.fetch}}
-	desc.Streams = []grpc.StreamDesc{{StreamName: "StreamClientStatus", Handler: s.stream, ServerStreams: true, ClientStreams: true}}
-	to.RegisterService(&desc, nil)
+	to.RegisterService(&grpc.ServiceDesc{
+		ServiceName: Name,
+		Metadata:    "envoy/service/status/v3/csds.proto",
+		Methods:     []grpc.MethodDesc{{MethodName: "FetchClientStatus", Handler: s.fetch}},
+		Streams:     []grpc.StreamDesc{{StreamName: "StreamClientStatus", Handler: s.stream, ServerStreams: true, ClientStreams: true}},
+	}, nil)
 }
 
 func (s *Service) fetch(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	req := new(discovery.ClientStatusRequest)
+	req := new(request)
 	if err := decode(req); err != nil {
 		return nil, err
 	}
-	return s.answer(ctx, req)
+	return s.answer(ctx, req, new(wire))
 }
 
 // idle is how long a stream may be open without a request.
@@ -131,7 +136,7 @@ func (s *Service) stream(_ any, stream grpc.ServerStream) error {
 	}
 	for {
 		renew(idle)
-		begin, req := time.Now(), new(discovery.ClientStatusRequest)
+		begin, req := time.Now(), new(request)
 		switch err := stream.RecvMsg(req); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -141,7 +146,7 @@ func (s *Service) stream(_ any, stream grpc.ServerStream) error {
 			return err
 		}
 		renew(idle) // for the answer
-		a, err := s.answer(stream.Context(), req)
+		a, err := s.answer(stream.Context(), req, new(wire))
 		if err != nil {
 			return err
 		}
@@ -154,7 +159,7 @@ func (s *Service) stream(_ any, stream grpc.ServerStream) error {
 // Codec is that of a gRPC server on which a Service is registered.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
-// codec writes answers as they are, and leaves other messages to the codec of protobuf.
+// codec reads requests and writes answers, and leaves other messages to the codec of protobuf.
 type codec struct{ encoding.CodecV2 }
 
 // Marshal implements encoding.CodecV2.
@@ -163,4 +168,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return a.buffers(), nil
 	}
 	return c.CodecV2.Marshal(v)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*request); ok {
+		return r.fromWire(data.Materialize())
+	}
+	return c.CodecV2.Unmarshal(data, v)
 }

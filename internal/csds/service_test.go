@@ -20,6 +20,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -88,11 +89,25 @@ func newFake() *fake {
 // asks has a Service answer a request over its codec, as gRPC does.
 func asks(t *testing.T, s *Service, req *discovery.ClientStatusRequest) *discovery.ClientStatusResponse {
 	t.Helper()
-	a, err := s.answer(t.Context(), req)
+	a, err := s.answer(t.Context(), taken(t, req), new(wire))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return decoded(t, a)
+}
+
+// taken is a request as it is taken in from the wire.
+func taken(t *testing.T, req *discovery.ClientStatusRequest) *request {
+	t.Helper()
+	data, err := proto.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &request{excludes: true} // it may be used again
+	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, in); err != nil {
+		t.Fatal(err)
+	}
+	return in
 }
 
 func decoded(t *testing.T, a *answer) *discovery.ClientStatusResponse {
@@ -205,7 +220,7 @@ func stream(id string) downstream.View {
 func TestClientViews(t *testing.T) {
 	f := newFake()
 	f.streams = []downstream.View{stream("a-1"), stream("b-1"), stream("a-2")}
-	resp := asks(t, New(f, shows(config.CSDSStatus)), request(t, `{"nodeId": {"prefix": "a-"}}`))
+	resp := asks(t, New(f, shows(config.CSDSStatus)), requested(t, `{"nodeId": {"prefix": "a-"}}`))
 	if len(resp.GetConfig()) != 2 || resp.GetConfig()[0].GetNode().GetId() != "a-1" || resp.GetConfig()[1].GetNode().GetId() != "a-2" {
 		t.Fatalf("it is %v", resp)
 	}
@@ -251,7 +266,7 @@ func TestBodiesOnRequest(t *testing.T) {
 		}
 		f.streams = []downstream.View{v}
 		s := New(f, shows(tt.mode))
-		for _, req := range []*discovery.ClientStatusRequest{{}, request(t, `{}`)} {
+		for _, req := range []*discovery.ClientStatusRequest{{}, requested(t, `{}`)} {
 			req.ExcludeResourceContents = tt.exclude
 			some := false
 			for _, g := range asks(t, s, req).GetConfig()[0].GetGenericXdsConfigs() {
@@ -285,7 +300,7 @@ func many(clients, names, kinds int) *fake {
 
 // TestLargeAnswers: what many clients have alike takes memory once; what takes too much is refused with what to do.
 func TestLargeAnswers(t *testing.T) {
-	a, err := New(many(1000, 1000, 1), shows(config.CSDSStatus)).answer(t.Context(), request(t, `{}`))
+	a, err := New(many(1000, 1000, 1), shows(config.CSDSStatus)).answer(t.Context(), taken(t, requested(t, `{}`)), new(wire))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,11 +313,11 @@ func TestLargeAnswers(t *testing.T) {
 			s.memory, s.wire = 2<<20, 3<<20
 			return s
 		}
-		_, err = small(config.CSDSStatus).answer(t.Context(), request(t, `{}`))
+		_, err = small(config.CSDSStatus).answer(t.Context(), taken(t, requested(t, `{}`)), new(wire))
 		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "more than 2 MiB of memory or is longer than 3 MiB; narrow node_matchers") || strings.Contains(err.Error(), "exclude_resource_contents") {
 			t.Errorf("the error is %v", err)
 		}
-		_, err = small(config.CSDSBodies).answer(t.Context(), request(t, `{}`))
+		_, err = small(config.CSDSBodies).answer(t.Context(), taken(t, requested(t, `{}`)), new(wire))
 		if err == nil || !strings.Contains(err.Error(), "exclude_resource_contents") {
 			t.Errorf("with bodies the error is %v", err)
 		}
@@ -314,11 +329,11 @@ func TestAnswersEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := New(many(10, 10, 1), shows(config.CSDSStatus))
-	if _, err := s.answer(ctx, request(t, `{}`)); status.Code(err) != codes.Canceled {
+	if _, err := s.answer(ctx, taken(t, requested(t, `{}`)), new(wire)); status.Code(err) != codes.Canceled {
 		t.Errorf("the error is %v", err)
 	}
 	s.composing <- struct{}{}
-	if _, err := s.answer(ctx, request(t, `{}`)); status.Code(err) != codes.Canceled {
+	if _, err := s.answer(ctx, taken(t, requested(t, `{}`)), new(wire)); status.Code(err) != codes.Canceled {
 		t.Errorf("while another one is composed the error is %v", err)
 	}
 }
@@ -400,7 +415,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 	v := stream("a")
 	v.Types[0].Names = []session.ClientName{{Name: "a\xffb", Step: session.StepSynced}}
 	f.streams = []downstream.View{v}
-	resp := asks(t, New(f, shows(config.CSDSStatus)), request(t, `{}`))
+	resp := asks(t, New(f, shows(config.CSDSStatus)), requested(t, `{}`))
 	if name := resp.GetConfig()[0].GetGenericXdsConfigs()[0].GetName(); name != "a\uFFFDb" {
 		t.Errorf("the name is %q", name)
 	}

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	admin "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	status "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -42,7 +41,7 @@ func (a *answer) ownView(r Relay, b *bodies) error {
 	}
 	hub := hubs[name]
 	if hub == nil {
-		return a.add(text(nil, fieldScope, fmt.Sprintf("%d groups; use node_matchers", len(hubs))))
+		return a.put(&a.open.scope, a.scope(fmt.Sprintf("%d groups; use node_matchers", len(hubs))))
 	}
 	state := r.Upstream()[name]
 	rejected := make(map[cache.TypeURL]map[string]*failure)
@@ -52,7 +51,7 @@ func (a *answer) ownView(r Relay, b *bodies) error {
 		}
 		rejected[n.Type][n.Name] = &failure{at: n.At, details: n.Details}
 	}
-	if err := a.add(message(nil, fieldNode, state.Shown)); err != nil {
+	if err := a.put(&a.open.node, a.node(state.Shown)); err != nil {
 		return err
 	}
 	for _, t := range hub.Types() {
@@ -60,13 +59,13 @@ func (a *answer) ownView(r Relay, b *bodies) error {
 			return err
 		}
 	}
-	return a.add(text(nil, fieldScope, name))
+	return a.put(&a.open.scope, a.scope(name))
 }
 
 // ownType adds the resources of a type, and those that were rejected and are not there.
 func (a *answer) ownType(hub *fanout.Hub, t cache.TypeURL, rejected map[string]*failure, b *bodies) error {
 	secret := hub.Properties(t).Secret
-	list, typ := a.list[:0], typeField(t)
+	list, typ := a.list[:0], a.typ(t)
 	for _, d := range once(hub.Of(t).DescribeAll()) {
 		g := own(d, rejected[d.Name])
 		g.typ = typ
@@ -76,13 +75,13 @@ func (a *answer) ownType(hub *fanout.Hub, t cache.TypeURL, rejected map[string]*
 		} else {
 			g.body = b.of(d.Resource)
 		}
-		if list, a.scratch = g.append(list, a.scratch); len(list) > a.memory {
+		if list = a.generic(list, &g); len(list) > a.memory {
 			return errTooLarge
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rejected)) {
-		g := generic{typ: typ, name: name, client: admin.ClientResourceStatus_NACKED, failure: rejected[name]}
-		list, a.scratch = g.append(list, a.scratch)
+		g := generic{typ: typ, name: name, client: clientNacked, failure: rejected[name]}
+		list = a.generic(list, &g)
 	}
 	a.list = list
 	return a.add(list)
@@ -110,17 +109,17 @@ func own(d fanout.Description, rejected *failure) generic {
 	}
 	switch {
 	case rejected != nil:
-		g.client, g.failure = admin.ClientResourceStatus_NACKED, rejected
+		g.client, g.failure = clientNacked, rejected
 	case d.State == cache.Absent:
-		g.client = admin.ClientResourceStatus_DOES_NOT_EXIST
+		g.client = clientDoesNotExist
 	case d.TimedOut:
-		g.client, g.failure = admin.ClientResourceStatus_TIMEOUT, &failure{details: d.Error}
+		g.client, g.failure = clientTimeout, &failure{details: d.Error}
 	case d.Error != "":
-		g.client, g.failure = admin.ClientResourceStatus_RECEIVED_ERROR, &failure{details: d.Error}
+		g.client, g.failure = clientReceivedError, &failure{details: d.Error}
 	case d.State == cache.Present:
-		g.client = admin.ClientResourceStatus_ACKED
+		g.client = clientAcked
 	default:
-		g.client = admin.ClientResourceStatus_REQUESTED
+		g.client = clientRequested
 	}
 	return g
 }
@@ -136,7 +135,7 @@ func (a *answer) clientViews(ctx context.Context, r Relay, wanted test[*core.Nod
 		if !r.View(id, wanted, &v) {
 			continue
 		}
-		if err := a.add(message(nil, fieldNode, v.Node)); err != nil {
+		if err := a.put(&a.open.node, a.node(v.Node)); err != nil {
 			return err
 		}
 		for i := range v.Types {
@@ -152,9 +151,42 @@ func (a *answer) clientViews(ctx context.Context, r Relay, wanted test[*core.Nod
 // clientType adds the resources of one type of a client. The group may be gone.
 func (a *answer) clientType(t *downstream.TypeView, hub *fanout.Hub, b *bodies) error {
 	secret := hub == nil || hub.Properties(t.Type).Secret
-	list, typ := a.list[:0], typeField(t.Type)
-	for i := range t.Names {
-		n := &t.Names[i]
+	if t.Whole == nil {
+		list, err := a.resources(t, t.Names, secret, b)
+		if err != nil {
+			return err
+		}
+		return a.add(list)
+	}
+	kept, known := a.whole[t.Whole] // most clients have the same
+	if !known {
+		list, err := a.resources(t, namesOf(t.Whole), secret, b)
+		if err == nil {
+			kept, err = a.keep(list)
+		}
+		if err != nil {
+			return err
+		}
+		a.whole[t.Whole] = kept
+	}
+	return a.addKept(kept)
+}
+
+// namesOf are the resources of a set that a client has accepted all of.
+func namesOf(set *fanout.News) []session.ClientName {
+	names := make([]session.ClientName, 0, len(set.Resources))
+	for _, r := range set.Resources {
+		names = append(names, session.ClientName{Name: r.Name, Step: session.StepSynced, Held: r.Version, Now: r.Version, Resource: r})
+	}
+	slices.SortFunc(names, func(a, b session.ClientName) int { return strings.Compare(a.Name, b.Name) })
+	return names
+}
+
+// resources lists the resources of one type of a client. The list is valid until the next one is made.
+func (a *answer) resources(t *downstream.TypeView, names []session.ClientName, secret bool, b *bodies) (list []byte, err error) {
+	list, typ := a.list[:0], a.typ(t.Type)
+	for i := range names {
+		n := &names[i]
 		g := ofClient(t, n)
 		g.typ = typ
 		if secret {
@@ -162,12 +194,12 @@ func (a *answer) clientType(t *downstream.TypeView, hub *fanout.Hub, b *bodies) 
 		} else if n.Held == n.Now {
 			g.body = b.of(n.Resource)
 		}
-		if list, a.scratch = g.append(list, a.scratch); len(list) > a.memory {
-			return errTooLarge
+		if list = a.generic(list, &g); len(list) > a.memory {
+			return nil, errTooLarge
 		}
 	}
 	a.list = list
-	return a.add(list)
+	return list, nil
 }
 
 // ofClient is one resource as a client has it.
@@ -175,24 +207,24 @@ func ofClient(t *downstream.TypeView, n *session.ClientName) generic {
 	g := generic{name: n.Name, version: n.Held, config: statusOf(t, n.Step)}
 	switch {
 	case t.Refused != "":
-		g.config, g.failure = status.ConfigStatus_NOT_SENT, &failure{details: t.Refused}
-	case g.config == status.ConfigStatus_ERROR:
+		g.config, g.failure = configNotSent, &failure{details: t.Refused}
+	case g.config == configError:
 		g.failure = &failure{at: t.NackedAt, details: t.Nack}
 	}
 	return g
 }
 
 // statusOf says how far the client is with a resource, in the words of CSDS.
-func statusOf(t *downstream.TypeView, s session.Step) status.ConfigStatus {
+func statusOf(t *downstream.TypeView, s session.Step) configStatus {
 	switch {
 	case s == session.StepSynced:
-		return status.ConfigStatus_SYNCED
+		return configSynced
 	case s == session.StepRejected:
-		return status.ConfigStatus_ERROR
+		return configError
 	case t.Nonce == "" || s == session.StepAwaited:
-		return status.ConfigStatus_NOT_SENT
+		return configNotSent
 	case s == session.StepUnknown:
-		return status.ConfigStatus_UNKNOWN
+		return configUnknown
 	}
-	return status.ConfigStatus_STALE
+	return configStale
 }

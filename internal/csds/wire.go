@@ -5,16 +5,16 @@ import (
 	"time"
 	"unicode/utf8"
 
-	admin "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
-	status "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
-// Field numbers of ClientStatusResponse, of ClientConfig, and of its GenericXdsConfig.
+// Field numbers of ClientStatusResponse, of ClientConfig, of its GenericXdsConfig, and of what is in that.
 const (
 	fieldConfig = 1
 
@@ -30,53 +30,55 @@ const (
 	fieldConfigStatus = 6
 	fieldClientStatus = 7
 	fieldErrorState   = 8
+
+	fieldAttempt = 2 // of an UpdateFailureState
+	fieldDetails = 3
+
+	fieldSeconds = 1 // of a Timestamp
+	fieldNanos   = 2
 )
 
-// generic is one resource of an answer (CSDS-2).
-type generic struct {
-	typ           []byte // the field of its type (typeField)
-	name, version string
-	body          []byte // an Any; nil: none
-	updated       time.Time
-	config        status.ConfigStatus
-	client        admin.ClientResourceStatus
-	failure       *failure
+// wire is protobuf's own form.
+type wire struct {
+	resource, part []byte // to be used again
 }
 
-// failure is why a resource, or its last version, is not accepted.
-type failure struct {
-	at      time.Time
-	details string
+func (*wire) node(n *core.Node) []byte {
+	content, err := proto.MarshalOptions{AllowPartial: true, Deterministic: true}.Marshal(n)
+	if err != nil || len(content) == 0 {
+		return nil // the former would be of text that is none, which no node has that was received
+	}
+	return field(nil, fieldNode, content)
 }
 
-// typeField is the same for all resources of a type.
-func typeField(t cache.TypeURL) []byte { return text(nil, fieldTypeURL, string(t)) }
+func (*wire) scope(s string) []byte                    { return text(nil, fieldScope, s) }
+func (*wire) typ(t cache.TypeURL) []byte               { return text(nil, fieldTypeURL, string(t)) }
+func (*wire) body(_ *readable.Set, body []byte) []byte { return body }
 
-// append appends it as an element of a ClientConfig. scratch is for its fields, and is returned for the next one.
-func (g *generic) append(to, scratch []byte) (_, _ []byte) {
-	b := append(scratch[:0], g.typ...)
+func (w *wire) generic(list []byte, g *generic) []byte {
+	b := append(w.resource[:0], g.typ...)
 	b = text(b, fieldName, g.name)
 	b = text(b, fieldVersion, g.version)
 	if g.body != nil {
 		b = field(b, fieldBody, g.body)
 	}
-	if !g.updated.IsZero() {
-		b = message(b, fieldUpdated, timestamppb.New(g.updated))
-	}
-	b = number(b, fieldConfigStatus, int32(g.config))
-	b = number(b, fieldClientStatus, int32(g.client))
+	b = w.stamp(b, fieldUpdated, g.updated)
+	b = number(b, fieldConfigStatus, int64(g.config))
+	b = number(b, fieldClientStatus, int64(g.client))
 	if f := g.failure; f != nil {
-		b = message(b, fieldErrorState, f.state())
+		b = field(b, fieldErrorState, text(w.stamp(nil, fieldAttempt, f.at), fieldDetails, f.details))
 	}
-	return field(to, fieldGeneric, b), b
+	w.resource = b
+	return field(list, fieldGeneric, b)
 }
 
-func (f *failure) state() *admin.UpdateFailureState {
-	s := &admin.UpdateFailureState{Details: strings.ToValidUTF8(f.details, "\uFFFD")}
-	if !f.at.IsZero() {
-		s.LastUpdateAttempt = timestamppb.New(f.at)
+// stamp appends a Timestamp, if there is one.
+func (w *wire) stamp(b []byte, n protowire.Number, t time.Time) []byte {
+	if t.IsZero() {
+		return b
 	}
-	return s
+	w.part = number(number(w.part[:0], fieldSeconds, t.Unix()), fieldNanos, int64(t.Nanosecond()))
+	return field(b, n, w.part)
 }
 
 // text appends a string, if there is one. Names of some control planes are no text, and no decoder would take the
@@ -95,17 +97,28 @@ func field(b []byte, n protowire.Number, content []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), content)
 }
 
-func number(b []byte, n protowire.Number, v int32) []byte {
+func number(b []byte, n protowire.Number, v int64) []byte {
 	if v == 0 {
 		return b
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
 }
 
-func message(b []byte, n protowire.Number, m proto.Message) []byte {
-	content, err := proto.MarshalOptions{AllowPartial: true, Deterministic: true}.Marshal(m)
-	if err != nil || len(content) == 0 {
-		return b // the former would be of text that is none, which no message here has
+// buffers are the whole message.
+func (a *answer) buffers() (all mem.BufferSlice) {
+	add := func(piece []byte) {
+		if len(piece) > 0 {
+			all = append(all, mem.SliceBuffer(piece))
+		}
 	}
-	return field(b, n, content)
+	for _, c := range a.configs {
+		head := protowire.AppendTag(nil, fieldConfig, protowire.BytesType)
+		add(protowire.AppendVarint(head, uint64(c.size)))
+		add(c.node)
+		for _, list := range c.lists {
+			add(list)
+		}
+		add(c.scope)
+	}
+	return all
 }

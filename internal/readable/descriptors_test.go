@@ -54,7 +54,11 @@ func TestDescriptors(t *testing.T) {
 		}
 		return
 	}
-	embedded, err := unpack(compressed)
+	packed, err := unpack(compressed)
+	embedded := new(descriptorpb.FileDescriptorSet)
+	if err == nil {
+		err = proto.Unmarshal(packed, embedded)
+	}
 	if err == nil {
 		all.Reset()
 		err = proto.Unmarshal(data, all) // as the other one was read
@@ -118,9 +122,15 @@ func descriptor(t *testing.T, path, text string) (raw []byte) {
 	return raw
 }
 
-// plain drops services, and all options except those of protobuf itself and the one that marks a sensitive field.
+// plain drops all options except those of protobuf itself and the one that marks a sensitive field.
 func plain(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProto {
-	f.Service, f.Extension, f.Options = nil, nil, nil
+	f.Extension, f.Options = nil, nil
+	for _, s := range f.GetService() {
+		s.Options = nil
+		for _, m := range s.GetMethod() {
+			m.Options = nil
+		}
+	}
 	var messages func([]*descriptorpb.DescriptorProto)
 	enums := func(all []*descriptorpb.EnumDescriptorProto) {
 		for _, e := range all {

@@ -1,4 +1,5 @@
-// Package readable turns the bodies of resources into JSON that people may see.
+// Package readable turns the bodies of resources into JSON that people may see, or clears them of what nobody may see, and
+// knows what a server's services and messages look like.
 //
 // It knows the messages of Envoy's API and of xDS by their descriptors, which are embedded as a compressed set: the
 // generated code of all of them would make the program several times as large. Whatever may be a secret is replaced by

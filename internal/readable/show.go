@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	udpa "github.com/cncf/xds/go/udpa/annotations"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -69,10 +68,9 @@ func (s *Set) message(m protoreflect.Message, depth int) any {
 	case slices.Contains(kept, name):
 		return encoded(m)
 	}
-	inline := name.Name() == "DataSource" || name.Name() == "DataSourceServerPreferredAddressConfig"
 	fields := make(map[string]any)
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if sensitive(f) || inline && inlined(string(f.Name())) {
+		if sensitive(f) {
 			fields[string(f.Name())] = redacted
 		} else {
 			fields[string(f.Name())] = s.field(f, v, depth+1)
@@ -90,7 +88,11 @@ func secret(name protoreflect.FullName) bool {
 	return name == "envoy.extensions.transport_sockets.tls.v3.Secret" || name == "envoy.api.v2.auth.Secret"
 }
 
+// sensitive reports whether a field may hold a secret: it is marked so, or has the data of a data source itself.
 func sensitive(f protoreflect.FieldDescriptor) bool {
+	if of := f.Parent().Name(); of == "DataSource" || of == "DataSourceServerPreferredAddressConfig" {
+		return inlined(string(f.Name()))
+	}
 	marked, _ := proto.GetExtension(f.Options(), udpa.E_Sensitive).(bool)
 	return marked
 }
@@ -107,7 +109,7 @@ func (s *Set) any(m protoreflect.Message, depth int) any {
 	shown := map[string]any{"@type": url}
 	d := s.find(url)
 	if d == nil || secret(d.FullName()) {
-		if shown["@bytes"] = len(value); d != nil || secret(protoreflect.FullName(url[strings.LastIndexByte(url, '/')+1:])) {
+		if shown["@bytes"] = len(value); d != nil || secret(nameOf(url)) {
 			shown["@bytes"] = redacted
 		}
 		return shown

@@ -33,7 +33,7 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 
 func show(t *testing.T, m proto.Message) string {
 	t.Helper()
-	s, err := New()
+	s, err := Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestNoSecret(t *testing.T) {
 
 // TestNotSound: what is no such message, is not known, or is newer.
 func TestNotSound(t *testing.T) {
-	s, err := New()
+	s, err := Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,15 +134,15 @@ func TestNotSound(t *testing.T) {
 	}
 }
 
-// TestAll: every message that is embedded can be shown.
+// TestAll: every message and service that is embedded can be used.
 func TestAll(t *testing.T) {
-	s, err := New()
+	s, err := Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range s.messages {
-		if d := s.find(prefix + string(name)); d == nil {
-			t.Errorf("%s cannot be used: %v", name, s.load(s.messages[name]))
+	for name := range s.symbols {
+		if _, err := s.look(name); err != nil {
+			t.Errorf("%s cannot be used: %v", name, err)
 		}
 	}
 	for _, common := range []string{
@@ -158,7 +158,7 @@ func TestAll(t *testing.T) {
 
 // FuzzShow: whatever bytes there are, they do no harm, and what comes out is JSON.
 func FuzzShow(f *testing.F) {
-	s, err := New()
+	s, err := Load()
 	if err != nil {
 		f.Fatal(err)
 	}
