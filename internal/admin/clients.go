@@ -106,11 +106,12 @@ func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
 		page = page[:limit]
 		next = strconv.FormatUint(page[limit-1].Stream, 10)
 	}
-	replyPage(w, struct {
-		Total    int                 `json:"total"`
-		Clients  []downstream.Client `json:"clients"`
-		Continue string              `json:"continue,omitempty"`
-	}{len(all), page, next}, limit)
+	answer := clientPage{len(all), page, next}
+	if limit > defaultLimit { // as replyPage
+		answer.stream(w)
+		return
+	}
+	reply(w, answer)
 }
 
 // clientSummary counts clients: each by the worst of its types, by each of its types, and by protocol.

@@ -155,6 +155,27 @@ func BenchmarkCSDS(b *testing.B) {
 	}
 }
 
+// BenchmarkPs asks a relay with 1,000 clients of 1,000 clusters each for what ps shows.
+func BenchmarkPs(b *testing.B) {
+	at := busy(b, 1000, 1000)
+	for _, path := range []string{"/clients?limit=10000", "/clients", "/groups", "/server_info"} {
+		b.Run(path, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				resp, err := http.Get("http://" + at + path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != http.StatusOK {
+					b.Fatal(err, resp.Status)
+				}
+			}
+		})
+	}
+}
+
 // watchHeap looks at the heap until the function is called that it returns, which says how many MiB it has grown at most.
 func watchHeap(b *testing.B) (peak func() float64) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
