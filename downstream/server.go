@@ -264,10 +264,10 @@ func (s *Server) Count() int { return len(s.open()) }
 // Clients describes the open streams, oldest first.
 func (s *Server) Clients() []Client {
 	streams := s.open()
+	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) }) // before they become large
 	clients := make([]Client, 0, len(streams))
 	for _, st := range streams {
 		clients = append(clients, st.describe())
 	}
-	slices.SortFunc(clients, func(a, b Client) int { return cmp.Compare(a.Stream, b.Stream) })
 	return clients
 }

@@ -70,6 +70,17 @@ func (f *clientFilter) take(c *downstream.Client) bool {
 	return !q.Has("group") || slices.ContainsFunc(c.Types, func(t session.ClientType) bool { return t.Group == f.group })
 }
 
+// of leaves those that the request is about, oldest first, which is by stream number.
+func (f *clientFilter) of(clients []downstream.Client) []downstream.Client {
+	taken := clients[:0]
+	for i := range clients {
+		if c := &clients[i]; f.take(c) {
+			taken = append(taken, *c)
+		}
+	}
+	return taken
+}
+
 func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
 	if err := knows(req, append(clientParameters, "summary", "limit", "continue")...); err != nil {
 		badRequest(w, err)
@@ -92,7 +103,7 @@ func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	all := slices.DeleteFunc(h.relay.Clients(), func(c downstream.Client) bool { return !filter.take(&c) }) // oldest first: by stream number
+	all := filter.of(h.relay.Clients())
 	if req.URL.Query().Has("summary") {
 		reply(w, summarize(all))
 		return

@@ -87,8 +87,9 @@ func (a *answer) ownType(hub *fanout.Hub, t cache.TypeURL, rejected map[string]*
 	return a.add(list)
 }
 
-// once leaves one of the two lanes on which a name may be: the one that upstream has sent it on.
-func once(all []fanout.Description) (list []fanout.Description) {
+// once leaves one of the two lanes on which a name may be: the one that upstream has sent it on. It takes the list.
+func once(all []fanout.Description) []fanout.Description {
+	list := all[:0]
 	for _, d := range all {
 		last := len(list) - 1
 		switch {

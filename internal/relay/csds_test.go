@@ -116,7 +116,7 @@ func TestClientsInCSDS(t *testing.T) {
 // BenchmarkCSDS asks a relay with 1,000 clients of 1,000 clusters each for the state of all of them, and of one, over
 // gRPC. extra-MiB is by how much the heap grows at most, garbage included.
 func BenchmarkCSDS(b *testing.B) {
-	at := busy(b, 1000, 1000)
+	at, _ := busy(b, 1000, 1000)
 	for _, id := range []string{"all", "one"} {
 		m := &matcher.NodeMatcher{}
 		if id == "one" {
@@ -155,26 +155,43 @@ func BenchmarkCSDS(b *testing.B) {
 	}
 }
 
-// BenchmarkPs asks a relay with 1,000 clients of 1,000 clusters each for what ps shows.
-func BenchmarkPs(b *testing.B) {
-	at := busy(b, 1000, 1000)
-	for _, path := range []string{"/clients?limit=10000", "/clients", "/groups", "/server_info"} {
-		b.Run(path, func(b *testing.B) {
+// BenchmarkAsked asks a relay with 1,000 clients of 1,000 clusters each for what ps shows, and for the state of all of
+// them in JSON, without a network.
+func BenchmarkAsked(b *testing.B) {
+	_, face := busy(b, 1000, 1000)
+	for _, ask := range []struct{ name, method, path, body string }{
+		{"clients", http.MethodGet, "/clients?limit=10000", ""},
+		{"groups", http.MethodGet, "/groups", ""},
+		{"csds-own", http.MethodPost, csds.Path, ""},
+		{"csds-one", http.MethodPost, csds.Path, `{"nodeMatchers": [{"nodeId": {"exact": "node-500"}}]}`},
+		{"csds-all", http.MethodPost, csds.Path, `{"nodeMatchers": [{}]}`},
+	} {
+		b.Run(ask.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				resp, err := http.Get("http://" + at + path)
-				if err != nil {
-					b.Fatal(err)
-				}
-				_, err = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				if err != nil || resp.StatusCode != http.StatusOK {
-					b.Fatal(err, resp.Status)
+				w := &nowhere{}
+				if face.ServeHTTP(w, httptest.NewRequest(ask.method, "http://localhost"+ask.path, strings.NewReader(ask.body))); w.code > http.StatusOK {
+					b.Fatal(w.code)
 				}
 			}
 		})
 	}
 }
+
+// nowhere is a response that nobody reads.
+type nowhere struct {
+	header http.Header
+	code   int
+}
+
+func (w *nowhere) Header() http.Header {
+	if w.header == nil {
+		w.header = make(http.Header)
+	}
+	return w.header
+}
+func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (w *nowhere) WriteHeader(code int)        { w.code = code }
 
 // watchHeap looks at the heap until the function is called that it returns, which says how many MiB it has grown at most.
 func watchHeap(b *testing.B) (peak func() float64) {
@@ -204,8 +221,8 @@ func watchHeap(b *testing.B) (peak func() float64) {
 	}
 }
 
-// busy starts a relay with so many clients that have accepted so many clusters, and returns where its tools ask.
-func busy(b *testing.B, clients, clusters int) string {
+// busy starts a relay with so many clients that have accepted so many clusters, and returns where its tools ask, and whom.
+func busy(b *testing.B, clients, clusters int) (at string, face http.Handler) {
 	b.Helper()
 	up, down := xdstest.NewNetwork(), xdstest.NewNetwork()
 	plane := xdstest.NewControlPlane(up.Listener())
@@ -223,7 +240,8 @@ func busy(b *testing.B, clients, clusters int) string {
 		b.Fatal(err)
 	}
 	m := admin.NewMetrics(admin.ReadBuild("test"))
-	s := admin.Serve(l, admin.NewHandler(r, m, admin.HandlerOptions{Host: "127.0.0.1", Log: slog.New(slog.DiscardHandler)}), slog.New(slog.DiscardHandler))
+	shown := admin.NewHandler(r, m, admin.HandlerOptions{Host: "127.0.0.1", Log: slog.New(slog.DiscardHandler)})
+	s := admin.Serve(l, shown, slog.New(slog.DiscardHandler))
 	var conns []*grpc.ClientConn
 	b.Cleanup(func() {
 		s.Close()
@@ -264,7 +282,7 @@ func busy(b *testing.B, clients, clusters int) string {
 			b.Fatal(err, len(resp.GetResources()))
 		}
 	}
-	return l.Addr().String()
+	return l.Addr().String(), shown
 }
 
 func names(n int) string {
