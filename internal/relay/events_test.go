@@ -83,12 +83,18 @@ func (w *eventful) receive(c *client) *discovery.DeltaDiscoveryResponse {
 	return r
 }
 
-// cut has the control plane come back and remove some clusters.
-func (w *eventful) cut(removed string) {
+// hangUp has the control plane end the stream.
+func (w *eventful) hangUp() {
 	w.t.Helper()
 	if err := w.plane.Say("up", xdstest.MustParse("up", "end")); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// cut has the control plane come back and remove some clusters.
+func (w *eventful) cut(removed string) {
+	w.t.Helper()
+	w.hangUp()
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 	w.respond("CDS %s", removed)
@@ -189,6 +195,18 @@ var scenes = map[string]scene{
 		time.Sleep(10 * time.Minute)
 		w.told(events.RemovalsForgotten, events.Event{
 			Level: events.Info, Group: "default", Type: cache.Endpoint, ControlPlane: w.relay.ControlPlanes()[0], Count: 2, Message: "the control plane has the resources after all",
+		})
+	}},
+
+	"a later stream has to announce what is held back": {set: []string{"cache.mass_removal_guard.fraction=0.5", "cache.mass_removal_guard.min=2", "upstream.mode=sotw"}, play: func(w *eventful) {
+		w.open(w.dial(), "c", false)
+		synctest.Wait()
+		w.respond("CDS v=1 a@1 b@1 c@1")
+		w.cut("v=2")
+		w.hangUp() // and the next stream says nothing
+		time.Sleep(10 * time.Minute)
+		w.told(events.RemovalsForgotten, events.Event{
+			Level: events.Info, Group: "default", Type: cache.Cluster, ControlPlane: w.relay.ControlPlanes()[0], Count: 3, Message: "the control plane has the resources after all",
 		})
 	}},
 
