@@ -102,7 +102,7 @@ func hasWhole(st state, v fanout.View) bool {
 	if s, ok := st.(*sotwState); ok && len(s.stays) > 0 {
 		return false
 	}
-	owes := len(x.unacked) > 0 || x.rejectsMember(v)
+	owes := len(x.unacked) > 0 || x.rejected != nil // the latter stays once there was one
 	members := wildcard(v) && x.plain() && x.refusal == nil
 	if more := len(v.Names())+len(x.released) > 0; owes || more || !members {
 		return false
@@ -111,19 +111,6 @@ func hasWhole(st state, v fanout.View) bool {
 		return false
 	}
 	return true
-}
-
-// rejectsMember reports whether the client has rejected the present state of a member of the wildcard's set.
-func (x *exchange) rejectsMember(v fanout.View) bool {
-	if x.rejected == nil {
-		return false
-	}
-	for c := range v.Set().Since(x.rejected.From) {
-		if c.Resource != nil && x.hasRejected(c.Seq) {
-			return true
-		}
-	}
-	return false
 }
 
 // Name describes one resource of a type. some is false if the client has nothing to do with it.
