@@ -236,7 +236,7 @@ func TestTerminal(t *testing.T) {
 	})
 	t.Run("resources", func(t *testing.T) {
 		s.prints(t, "resources", `CDS +default +1 +`)
-		s.prints(t, "resources CDS", `NAME`, `checkout +default +present +1:\w+ `, `\d+s ago`)
+		s.prints(t, "resources CDS", `NAME`, `checkout +default +by wildcard +present +1:\w+ `, `\d+s ago`)
 		s.prints(t, "resources CDS checkout", `previous version +1:`, `2 of 4 clients in step`, `1 of 4 were sent version 1:\w+: `, `1 of 4 were sent version`)
 		s.prints(t, "resources CDS -o json", `"previous_version": "1:`)
 		s.prints(t, "resources EDS", `no resources`)
@@ -256,7 +256,7 @@ func TestTerminal(t *testing.T) {
 	})
 	t.Run("dump", func(t *testing.T) { s.dumps(t) })
 	t.Run("check", func(t *testing.T) {
-		s.prints(t, "check --running", `ok +relay`, `ok +control plane +`+s.plane+` connected`, `note +clients +4 clients, 1 of which reject`, `hint: xds-relay ps --nacked`, `ok +certificates`, `ok +descriptors`, `ok +snapshot`)
+		s.prints(t, "check --running", `ok +relay`, `ok +control plane +`+s.plane+` connected`, `note +clients +4 clients: 2 not in step, 1 of them REJECTED`, `hint: xds-relay ps --stale`, `ok +certificates`, `ok +descriptors`, `ok +snapshot`)
 		s.asks(t, 2, "check", "--address", "x")
 	})
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/demo"
+	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -55,8 +56,13 @@ or after --for.`,
 			o.Color = o.TTY && os.Getenv("NO_COLOR") == ""
 			o.Width = terminalWidth
 			metrics := admin.NewMetrics(admin.ReadBuild(version))
-			o.Upstream, o.Downstream, o.Convergence = metrics, metrics, metrics
-			o.Admin = func(r *relay.Relay) (string, func(), error) { return demoAdmin(r, metrics, adminAddress) }
+			o.Relay = relay.Options{
+				Upstream: metrics, Downstream: metrics, Convergence: metrics,
+				Events: events.NewRing(metrics.EventPublished), Watch: events.NewWatch(),
+			}
+			o.Admin = func(r *relay.Relay) (string, func(), error) {
+				return demoAdmin(r, metrics, adminAddress, admin.HandlerOptions{Events: o.Relay.Events, Watch: o.Relay.Watch})
+			}
 			err := demo.Run(ctx, o)
 			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, os.ErrPermission) {
 				err = bindError(err, "--control-plane, --listen or --admin")
@@ -87,14 +93,15 @@ func onLoopback(addresses ...string) error {
 }
 
 // demoAdmin gives the demo's relay an admin endpoint.
-func demoAdmin(r *relay.Relay, metrics *admin.Metrics, address string) (url string, stop func(), err error) {
+func demoAdmin(r *relay.Relay, metrics *admin.Metrics, address string, shows admin.HandlerOptions) (url string, stop func(), err error) {
 	l, err := relay.Listen(address)
 	if err != nil {
 		return "", nil, err
 	}
 	metrics.Attach(r)
 	log := slog.New(slog.DiscardHandler)
-	s := admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(address), Log: log}), log)
+	shows.Host, shows.Log = adminHost(address), log
+	s := admin.Serve(l, admin.NewHandler(r, metrics, shows), log)
 	return "http://" + l.Addr().String() + "/", s.Close, nil
 }
 

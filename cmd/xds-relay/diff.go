@@ -192,7 +192,7 @@ func (d *differenceView) side(b *bodyView, probably bool) string {
 	text := "nothing"
 	switch {
 	case b == nil && probably:
-		return "nothing, or a version that the relay does not remember"
+		return "not known: no former version is remembered (admin.history); perhaps the client has none"
 	case b != nil && b.Version == "":
 		text = "some version"
 	case b != nil:

@@ -28,7 +28,7 @@ func TestDifferenceView(t *testing.T) {
 		{"a resource that is new", differenceView{Relay: body("2", `{"a": 2}`)}, "+ a: 2", "probably"},
 		{"what is not shown", differenceView{Client: body("1", `{"a": "[redacted]"}`), Relay: body("2", `{"a": "[redacted]"}`)}, "they differ only in what is not shown", "~"},
 		{"the same again", differenceView{Client: body("1", `{"a": 1}`), Relay: body("1", `{"a": 1}`)}, "version 1", "differ only"},
-		{"a version that is not remembered", differenceView{Probably: true, Relay: body("2", `{"a": 2}`)}, "nothing, or a version that the relay does not remember", "+ a"},
+		{"a version that is not remembered", differenceView{Probably: true, Relay: body("2", `{"a": 2}`)}, "not known: no former version is remembered", "+ a"},
 		{"a body that is not known", differenceView{Client: body("1", ""), Relay: body("2", `{"a": 2}`)}, "version 1", "+ a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -208,8 +208,14 @@ func (p *planeView) say(now time.Time) string {
 	if worst != "idle" || !p.LastMessage.IsZero() {
 		text += ", last message " + console.Ago(p.LastMessage, now)
 	}
+	if recent := p.LastError != "" && now.Sub(p.ErrorAt) < lately; recent && !slices.Contains(planeFails, worst) {
+		text += "; " + console.Ago(p.ErrorAt, now) + " it failed: " + p.LastError
+	}
 	return text
 }
+
+// lately is how long the last error of a control plane that is there again is told.
+const lately = 10 * time.Minute
 
 // trouble is what went wrong with a control plane last, if it fails, and when it is tried again.
 func (p *planeView) trouble(now time.Time) string {

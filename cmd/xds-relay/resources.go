@@ -69,6 +69,10 @@ func newResources() *cobra.Command {
 		Short: "Show what a running relay has, when it changed, and which clients still have another version",
 		Long: `Show how many resources a running relay has of each type; with TYPE, such as CDS, the names,
 versions and changes of the type; with NAME also how many clients have which version.
+ABSENT are names that clients ask for and that do not exist, REMOVALS HELD what the guard against
+mass removals holds back, WILDCARD CLIENTS those that ask for all of the type, and NAMED SUBSCRIPTIONS
+what the others ask for, together. A resource is listed twice if some clients ask for it by name, and
+others for all.
 Bodies, and versions of Secrets, are not shown.
 
 ` + askingHelp,
@@ -180,9 +184,9 @@ func (r *resources) list(ctx context.Context, relay *adminclient.Client, query u
 		return nil
 	}
 	now := time.Now()
-	t := console.NewTable("", "NAME", "GROUP", "STATE", "VERSION", "UPSTREAM VERSION", "SIZE", "CHANGED", "CLIENTS")
+	t := console.NewTable("", "NAME", "GROUP", "ASKED FOR", "STATE", "VERSION", "UPSTREAM VERSION", "SIZE", "CHANGED", "CLIENTS")
 	for _, e := range all {
-		t.Row(e.Name, e.Group, e.state(), orDash(e.Version), orDash(e.Upstream), console.Bytes(e.Bytes), e.changed(now), console.Count(e.Clients))
+		t.Row(e.Name, e.Group, e.by(), e.state(), orDash(e.Version), orDash(e.Upstream), console.Bytes(e.Bytes), e.changed(now), console.Count(e.Clients))
 	}
 	if err := t.Write(w); err != nil {
 		return err
@@ -209,6 +213,14 @@ func (e *resourceView) state() string {
 		text += ", lingers"
 	}
 	return text
+}
+
+// by is how upstream was asked for it: a resource that clients ask for in both ways stands there twice (WILD-16).
+func (e *resourceView) by() string {
+	if e.Wildcard {
+		return "by wildcard"
+	}
+	return "by name"
 }
 
 // changed is when the response came that made it what it is.
@@ -245,6 +257,7 @@ func (r *resources) one(ctx context.Context, relay *adminclient.Client, query ur
 		t.Row("name", e.Name)
 		t.Row("type", shortType(e.Type))
 		t.Row("group", e.Group)
+		t.Row("asked for", e.by())
 		t.Row("state", e.state())
 		t.Row("version", orDash(e.Version))
 		t.Row("upstream version", orDash(e.Upstream))

@@ -167,9 +167,9 @@ func (c *runningChecks) clients() {
 	text := console.Things(int(c.sum("xds_relay_clients")), "client")
 	switch {
 	case nacked > 0:
-		c.note("clients", fmt.Sprintf("%s, %d of which reject what they are sent, and %d are not in step otherwise", text, int(nacked), int(out)), "xds-relay ps --nacked says which, and why")
+		c.note("clients", fmt.Sprintf("%s: %d not in step, %d of them REJECTED", text, int(nacked+out), int(nacked)), "xds-relay ps --stale says which, and ps CLIENT why")
 	case out > 0:
-		c.ok("clients", fmt.Sprintf("%s, %d of which are not in step at the moment; see xds-relay ps --stale", text, int(out)))
+		c.ok("clients", fmt.Sprintf("%s: %d not in step at the moment; see xds-relay ps --stale", text, int(out)))
 	default:
 		c.ok("clients", text)
 	}

@@ -128,6 +128,34 @@ func TestSinceWhen(t *testing.T) {
 	is("mended", syncedSync, 0, 0, 1008, 1008)
 }
 
+// TestBehindCountsResources: a client that rejects one response after the other, or answers none, is behind with as many
+// resources as there are, however often each was sent, and since the first of these responses.
+func TestBehindCountsResources(t *testing.T) {
+	for _, rejects := range []bool{true, false} {
+		for _, wildcard := range []bool{true, false} {
+			f := follow(t, "*")
+			if !wildcard {
+				f = follow(t, "a", "b")
+			}
+			f.s.config.AckTimeout = time.Second
+			f.changes(wildcard, "1", nil, "a", "b")
+			f.sends()
+			f.answers("")
+			for version := range 10 {
+				f.now = f.now.Add(time.Minute)
+				f.changes(wildcard, fmt.Sprint("v", version), nil, []string{"a", "b"}[version%2])
+				if f.sends(); rejects {
+					f.answers("no")
+				}
+			}
+			c := f.s.Describe()[0]
+			if c.Behind != 2 || c.Since.Unix() != 1060 {
+				t.Errorf("rejects %v, wildcard %v: it is behind with %d since %d", rejects, wildcard, c.Behind, c.Since.Unix())
+			}
+		}
+	}
+}
+
 // TestNames: of each resource it is known how far the client is with it.
 func TestNames(t *testing.T) {
 	f := follow(t, "a", "b", "gone", "never", "*")

@@ -111,8 +111,10 @@ type sent struct {
 // Rejection is the last response that the client rejected, with the changes after From up to To,
 // except those that a later response has carried. At is when the NACK came.
 type Rejection struct {
-	From, To       cache.Seq
-	At             time.Time
+	From, To cache.Seq
+	At       time.Time
+	// Since is the time of the first of the rejections without an end between them.
+	Since          time.Time
 	resent         map[cache.Seq]bool
 	Message        string
 	fanout.Listing // of the response
@@ -246,7 +248,11 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 	}
 	note.Nonce = nonce
 	if e != nil {
-		x.rejected = &Rejection{From: from, To: s.seq, At: now, Message: NackMessage(e), Listing: s.listing}
+		since := now
+		if x.rejects() {
+			since = x.rejected.Since
+		}
+		x.rejected = &Rejection{From: from, To: s.seq, At: now, Since: since, Message: NackMessage(e), Listing: s.listing}
 		for _, u := range x.unacked {
 			x.resent(u.carries)
 		}

@@ -19,46 +19,77 @@ func (s *Session) Since() time.Time {
 	for _, st := range s.states {
 		x := st.base()
 		if x.rejects() {
-			l.add(0, x.rejected.At)
+			l.add(x.rejected.Since)
 		}
-		l.add(0, clock(x.times.owed))
+		l.add(clock(x.times.owed))
 		if x.source != nil && x.due() {
-			l.add(0, x.source.At)
+			l.add(x.source.At)
 		}
 	}
-	return l.since
+	return time.Time(l)
 }
 
 // behind returns how many resources and removals the client lacks, has not acknowledged or has rejected,
-// and since when. What has not been sent yet is counted at most up to mostBehind.
+// and since when. Of each lane at most mostBehind changes are looked at.
 func (x *exchange) behind(v fanout.View) (n int, since time.Time) {
 	var l lag
-	if x.rejectsStill(v) {
-		l.add(x.rejected.Count, x.rejected.At)
+	rejects := x.rejectsStill(v)
+	if rejects {
+		l.add(x.rejected.Since)
 	}
-	for _, u := range x.unacked {
-		l.add(u.listing.Count, clock(x.times.owed))
-	}
+	l.add(clock(x.times.owed))
 	for change := range x.waiting(v, mostBehind) {
 		at, _ := x.group.Hub.Arrived(change)
-		l.add(1, at)
+		l.add(at)
 	}
-	return l.n, l.since
+	return x.lacksMembers(v, rejects) + x.lacksNames(v, rejects), time.Time(l)
 }
 
 // mostBehind bounds the changes that are looked at for one client and type: nobody needs to know more exactly.
 const mostBehind = 1000
 
-// lag adds up with how much a client is behind, and since when.
-type lag struct {
-	n     int
-	since time.Time
+// lacksMembers returns how many members of the wildcard's set have changed, or left it, and are not accepted as they are.
+func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
+	from := min(x.ackedTo, x.sentTo)
+	if rejects {
+		from = min(from, x.rejected.From)
+	}
+	left := mostBehind
+	for c := range v.Set().Since(from) {
+		if left--; !wildcard(v) || left < 0 {
+			return n
+		}
+		unaccepted := c.Seq > x.ackedTo && len(x.unacked) > 0
+		if c.Seq > x.sentTo || unaccepted || x.hasRejected(c.Seq) {
+			n++
+		}
+	}
+	return n
 }
 
-func (l *lag) add(n int, at time.Time) {
-	l.n += n
-	if !at.IsZero() && (l.since.IsZero() || at.Before(l.since)) {
-		l.since = at
+// lacksNames returns for how many of the client's names something waits, or was sent and is not accepted. One that was sent
+// several times may be counted so often.
+func (x *exchange) lacksNames(v fanout.View, rejects bool) int {
+	n := len(x.changed.items)
+	if ids := v.Names(); rejects {
+		for _, id := range ids[:min(len(ids), mostBehind)] {
+			if x.hasRejected(v.Answer(id).Seq) {
+				n++
+			}
+		}
+	}
+	for _, u := range x.unacked {
+		n += u.listing.Count
+	}
+	return min(n, len(v.Names()))
+}
+
+// lag is since when a client is behind; zero: it is not.
+type lag time.Time
+
+func (l *lag) add(at time.Time) {
+	if was := time.Time(*l); !at.IsZero() && (was.IsZero() || at.Before(was)) {
+		*l = lag(at)
 	}
 }
 

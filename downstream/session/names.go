@@ -15,7 +15,9 @@ type ClientName struct {
 	// Step is how far the client is with it.
 	Step Step `json:"step"`
 	// Held is the version that the client was sent last; empty: none, or it is not known which.
-	Held string `json:"held,omitempty"`
+	Held string `json:"sent,omitempty"`
+	// Older: the client may have an older version, and it is not known which.
+	Older bool `json:"older,omitempty"`
 	// Now is the version that the relay has; empty: it has none.
 	Now string `json:"now,omitempty"`
 	// Changed is the position of the last change.
@@ -126,7 +128,7 @@ func describeName(st state, v fanout.View, name string) (n ClientName, some bool
 	id, asked := v.Lookup(name)
 	n = ClientName{Name: name, Asked: asked}
 	h, clear := st.holding(v, name)
-	n.Held = h.Version
+	n.Held, n.Older = h.Version, h.Not != ""
 	r, has := v.Resource(name), false
 	if r == nil {
 		_, has = x.of(v, name)

@@ -182,10 +182,12 @@ func (d *differ) fill(to *difference, v versions) {
 	}
 	switch to.Step {
 	case session.StepUnsent:
-		if to.Held == "" { // it has nothing
+		switch known := v.former != nil && v.former.Version == to.Held; {
+		case to.Older:
+			to.Probably = true
+		case to.Held == "": // it has nothing
 			return
-		}
-		if v.former == nil || v.former.Version != to.Held {
+		case !known:
 			to.Client = &body{Version: to.Held, Omitted: "the relay does not remember this version; see admin.history"}
 			return
 		}

@@ -10,10 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
-	"github.com/xds-relay/xds-relay/upstream"
 )
 
 // Options say what to show, and where.
@@ -33,11 +31,8 @@ type Options struct {
 
 	// Admin, if set, starts an admin listener for the relay.
 	Admin func(*relay.Relay) (url string, stop func(), err error)
-	// Upstream, Downstream and Convergence observe the relay, for metrics; nil: nobody
-	// does.
-	Upstream    upstream.Observer
-	Downstream  downstream.Observer
-	Convergence relay.ConvergenceObserver
+	// Relay says who observes the relay; the rest is the demo's.
+	Relay relay.Options
 }
 
 // Bounds of what one machine shows in a readable way.
@@ -142,7 +137,8 @@ func run(ctx context.Context, o Options) (d *demo, err error) {
 
 // startRelay puts the relay together as serve does.
 func (d *demo) startRelay() (*relay.Relay, error) {
-	c, err := config.Load("", append([]string{"upstream.address=" + d.cpAddr, "instance=demo"}, quickly...))
+	// It has the memory of a relay with an admin listener, wherever Admin listens.
+	c, err := config.Load("", append([]string{"upstream.address=" + d.cpAddr, "instance=demo", "admin.listen=" + loopback}, quickly...))
 	if err != nil {
 		return nil, fmt.Errorf("demo: relay: %w", err)
 	}
@@ -150,7 +146,7 @@ func (d *demo) startRelay() (*relay.Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: relay: %w", err)
 	}
-	r, err := relay.New(c, relay.Options{Upstream: d.options.Upstream, Downstream: d.options.Downstream, Convergence: d.options.Convergence})
+	r, err := relay.New(c, d.options.Relay)
 	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("demo: relay: %w", err)
