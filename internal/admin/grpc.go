@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -88,7 +89,8 @@ func (g *services) either(pages http.Handler) http.Handler {
 // ServeHTTP answers a gRPC request. The time of the HTTP server's other requests holds for it, but not for calls that
 // last.
 func (g *services) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	lasting := http.NewResponseController(w)
+	lasts := &lasting{call: http.NewResponseController(w)}
+	defer lasts.end()
 	switch {
 	case strings.HasPrefix(req.URL.Path, "/"+csds.Name+"/"):
 		leave, err := g.csds.Enter()
@@ -97,7 +99,7 @@ func (g *services) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		defer leave()
-		req = req.WithContext(csds.Renewing(req.Context(), func(d time.Duration) { _ = extend(lasting, time.Now().Add(d)) })) // an error means that the call is over
+		req = req.WithContext(csds.Renewing(req.Context(), func(d time.Duration) { lasts.until(time.Now().Add(d)) }))
 	case req.URL.Path == healthpb.Health_Watch_FullMethodName:
 		select {
 		case g.watches <- struct{}{}:
@@ -106,9 +108,31 @@ func (g *services) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			refuse(w, status.Errorf(codes.ResourceExhausted, "%d health checks are watched, and no more can be; close those that are not needed, or use Check", cap(g.watches)))
 			return
 		}
-		_ = extend(lasting, time.Time{}) // as above
+		lasts.until(time.Time{})
 	}
 	g.grpc.ServeHTTP(w, req)
+}
+
+// lasting is a call whose time can be extended. What answers it may go on for a moment when the call is over, and the
+// server's response must not be touched then.
+type lasting struct {
+	mu   sync.Mutex
+	call *http.ResponseController // nil: it is over
+}
+
+// until lets the call wait for a request until then; the zero time stands for never.
+func (l *lasting) until(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.call != nil {
+		_ = extend(l.call, t) // an error means that whoever asked is gone
+	}
+}
+
+func (l *lasting) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call = nil
 }
 
 // toEnd is how long a call may take to say why it has ended.

@@ -359,6 +359,22 @@ func TestCallsThatLast(t *testing.T) {
 	}
 }
 
+// TestNothingIsTouchedBeyondACall: what answers a stream may go on when the call is over, and does not touch the response
+// of the HTTP server any more, which would panic.
+func TestNothingIsTouchedBeyondACall(t *testing.T) {
+	w := &timed{httptest.NewRecorder(), make(chan time.Time, 100)}
+	l := &lasting{call: http.NewResponseController(w)}
+	l.until(time.Now())
+	if n := len(w.set); n != 2 {
+		t.Errorf("%d times were set", n)
+	}
+	l.end()
+	l.until(time.Now())
+	if n := len(w.set); n != 2 {
+		t.Errorf("%d times were set, and the call is over", n)
+	}
+}
+
 // TestCSDSIsOff: who asks is told which key to set.
 func TestCSDSIsOff(t *testing.T) {
 	at, _ := face(t, "tcp", "127.0.0.1:0", config.CSDSOff)
