@@ -30,6 +30,13 @@ const (
 	boundStreams   = "streams"   // a connection to the control plane carries one stream, over gRPC (UP-1)
 )
 
+// largestResponse is what bounds a response over gRPC, in bytes: no less can be configured.
+// smallResponse is room for one resource of any type, in the wrapper with a TTL, on the pure cores.
+const (
+	largestResponse = 512
+	smallResponse   = 430
+)
+
 // tight is room for the node, a type and a few names: what is asked for goes over several
 // requests (UP-17).
 const tight = 95

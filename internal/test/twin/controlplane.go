@@ -55,8 +55,17 @@ const (
 	allHabits = 1<<iota - 1
 )
 
+// What the control plane says in its errors.
+const (
+	errorLater = "later"
+	errorNone  = "no"
+)
+
 // content is what a body says.
-type content struct{ kind, name, label string }
+type content struct {
+	kind, name, label string
+	aliases           []string
+}
 
 // serverStream is the server's side of a stream.
 type serverStream struct {
@@ -77,7 +86,6 @@ type serverLane struct {
 	owed     map[string]bool      // names to be answered whatever was sent
 	lost     map[string]loss      // names that were said to have lost their aliases, until that is taken
 	gone     map[string]bool      // names of which it will not speak again (remembers)
-	dropped  map[string]bool      // what was sent unasked, and believed dropped with the last name (remembers)
 	whole    bool                 // the wildcard is to be answered
 	ends     map[string]time.Time // name, until when what was sent is good
 	parted   bool                 // what was said last was a part, and more is to follow (marks)
@@ -146,7 +154,7 @@ func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
 		}
 		value, _ = proto.MarshalOptions{Deterministic: true}.Marshal(c) // it is valid
 	}
-	p.bodies[string(value)] = content{k.name, name, r.Label}
+	p.bodies[string(value)] = content{k.name, name, r.Label, r.Aliases}
 	wire := &discovery.Resource{
 		Name: name, Version: p.version(r), Aliases: r.Aliases, Resource: &anypb.Any{TypeUrl: k.url, Value: value},
 	}
@@ -179,7 +187,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]loss{}, gone: map[string]bool{}, dropped: map[string]bool{}, ends: map[string]time.Time{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]loss{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
@@ -250,7 +258,6 @@ func (p *controlPlane) subscribe(k kind, l *serverLane, req *discovery.DeltaDisc
 	for name := range l.sent {
 		if _, mapped := shown[name]; !mapped && !p.wants(k, l, name, l.as[name]) {
 			delete(l.sent, name) // the client has dropped it
-			l.dropped[name] = k.full && p.is(remembers) && !slices.Contains(req.GetResourceNamesUnsubscribe(), name)
 		}
 	}
 }
@@ -321,7 +328,6 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	if wants && (owed || version != p.version(r)) || !wants && sent {
 		resp.Resources = append(resp.Resources, p.wire(k, name))
 		p.expires(l, name, r.TTL)
-		delete(l.dropped, name)
 	}
 	if !wants && sent {
 		l.lost[name] = loss{as: l.as[name]} // of a response without a nonce yet
@@ -395,13 +401,11 @@ func (p *controlPlane) owe() {
 }
 
 // refuse ends a stream on which a type is asked for that the control plane does not
-// take, or by too long a request. Types that may be the reason do not linger from then on
-// (H-41).
+// take, or by too long a request.
 func (g *Game) refuse(id int) {
 	if _, s := g.server(id); s.long {
 		g.relay.End(id, 4)
 		return
 	}
-	g.checker.refused = true
 	g.relay.End(id, 3)
 }

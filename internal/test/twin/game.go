@@ -46,7 +46,6 @@ const (
 	missingExplicit = 30 * time.Second
 	ackTimeout      = 10 * time.Second
 	warmingHold     = 5 * time.Second
-	settleCap       = 5 * time.Second
 )
 
 // Resources are named a to d; x and y are aliases, which may move, and may be asked
@@ -63,14 +62,13 @@ type Game struct {
 	planes   []*controlPlane // in the order in which the relay prefers them
 	checker  *Checker
 	players  map[int]*player
-	spoil    bool  // what is said next in SotW cannot be read
-	held     bool  // the relay does nothing by itself
-	snapshot bool  // the relay keeps one on disk
-	open     []int // streams to the control planes, oldest first
+	spoil    bool      // what is said next in SotW cannot be read
+	held     bool      // the relay does nothing by itself
+	snapshot bool      // the relay keeps one on disk
+	open     []int     // streams to the control planes, oldest first
+	opened   time.Time // the last of them
 	trace    func(string)
 
-	hasRoom      bool // for types of which there may be none (room.go)
-	roomSince    time.Time
 	roomVersions map[string]string // of what they have, by URL and name
 }
 
@@ -82,7 +80,7 @@ func newGame(s Settings, trace func(string)) *Game {
 	if s.Second != "" {
 		g.planes = append(planes, planes[0].second(s.Second == "same"))
 	}
-	g.checker = newChecker(s, planes[0].bodies)
+	g.checker = newChecker(s, g.planes)
 	return g
 }
 
@@ -137,7 +135,7 @@ const rounds = 400
 // act lets everybody do what they do by themselves.
 func (g *Game) act() {
 	g.relay.Settle()
-	defer g.keepUp()
+	defer g.rested()
 	for range rounds {
 		busy := g.serve()
 		for _, p := range g.everybody() {
@@ -160,25 +158,10 @@ func (g *Game) stir() {
 	}
 }
 
-// keepUp judges what clients have when the relay has nothing left to do.
-func (g *Game) keepUp() {
-	if g.held || g.failed() {
-		return
-	}
-	g.rested()
-	if g.refusedKnown(); !g.checker.news {
-		return
-	}
-	g.checker.news = false
-	for _, p := range g.everybody() {
-		g.checker.upToDate(p.id, p.deaf || p.owesRefused(g.checker.now))
-	}
-}
-
-// rested notes that the relay has nothing left to do for who reads.
+// rested notes that the relay has nothing left to do for who reads, if it is not held still.
 func (g *Game) rested() {
 	for _, p := range g.everybody() {
-		if !p.deaf {
+		if !p.deaf && !g.held {
 			g.checker.rested(p.id)
 		}
 	}
@@ -195,6 +178,7 @@ func (g *Game) play(o Op) {
 	k, _ := named(o.Kind)
 	plane := g.plane(o)
 	g.stir()
+	before := maps.Clone(plane.world[k.name])
 	switch o.Verb {
 	case "set":
 		if len(o.Add) > 0 {
@@ -216,7 +200,6 @@ func (g *Game) play(o Op) {
 		for _, p := range g.planes {
 			p.habits = habits(o.N)
 		}
-		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
 	case "many", "few", "subs", "unsubs":
 		g.playMany(o, k)
 	case "push", "again", "bad", "fault", "error", "extra", "beat", "end":
@@ -230,7 +213,7 @@ func (g *Game) play(o Op) {
 	case "save":
 		g.save()
 	case "room":
-		g.setRoom(o.N != 0)
+		g.relay.Room(o.N != 0)
 	case "restart":
 		g.restart(o.N != 0 && g.relay.Kills())
 	case "hold":
@@ -245,6 +228,9 @@ func (g *Game) play(o Op) {
 		}
 	default:
 		g.playClient(o, k)
+	}
+	if slices.Contains([]string{"set", "remove", "wipe", "many", "few"}, o.Verb) {
+		g.checker.worldChanged(k, before, plane.world[k.name])
 	}
 }
 
@@ -282,7 +268,7 @@ func (g *Game) playStream(o Op, k kind) {
 				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: errorLater},
 			})
 		}
-		g.answer(id, resp, false)
+		g.answer(id, resp)
 	case "beat":
 		if plane.read(s) {
 			g.refuse(id)
@@ -290,7 +276,7 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		if l := s.lanes[k.name]; l != nil && s.sotw == nil {
 			if renewed := plane.heartbeats(l, k, o.Add, o.N != 0); len(renewed) > 0 {
-				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: renewed}, false)
+				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: renewed})
 			}
 		}
 	case "extra":
@@ -306,11 +292,9 @@ func (g *Game) playStream(o Op, k kind) {
 			}
 		}
 		resp.Nonce = plane.nonce(k, s.lanes[k.name])
-		g.answer(id, resp, false)
+		g.answer(id, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
-		g.checker.now = g.relay.Now()
-		g.checker.upEnds(id)
 		g.relay.End(id, o.N%3)
 	}
 }
@@ -340,7 +324,7 @@ func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 		}
 	}
 	g.spoil = fault >= 0
-	g.answer(id, resp, bad)
+	g.answer(id, resp)
 	g.spoil = false
 	return true
 }
@@ -351,20 +335,19 @@ func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDi
 	g.log("up%d > %s, of which is sound %s", id, said, sound)
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
-	g.noteCrossing(id, sound)
-	g.checker.spoils(id, k, spoilt(said, name))
-	g.checker.upSaid(id, sound, true)
+	g.checker.upSaid(id, sound)
+	g.checker.faulted(id, k, spoilt(said, name))
 	g.relay.Answer(id, said)
 }
 
-func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
+func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse) {
 	var said proto.Message = resp
 	if plane, s := g.server(id); s != nil && s.sotw != nil {
 		whole, means := g.sotwAnswer(plane, s, resp)
 		if whole == nil {
 			return
 		}
-		said, resp, bad = whole, means, false
+		said, resp = whole, means
 		if k, _ := named(resp.GetTypeUrl()); g.spoil && len(whole.Resources) > 0 {
 			unreadable(whole)
 			means.Resources, means.RemovedResources = means.Resources[1:], nil
@@ -375,8 +358,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 	g.log("up%d > %s", id, resp)
 	g.checker.heard()
 	g.checker.now = g.relay.Now()
-	g.noteCrossing(id, resp)
-	g.checker.upSaid(id, resp, bad)
+	g.checker.upSaid(id, resp)
 	g.relay.Answer(id, said)
 }
 
@@ -415,7 +397,6 @@ func (g *Game) playClient(o Op, k kind) {
 	p := g.player(o.Who)
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
-	g.checker.expire() // before the clients' interest changes
 	switch o.Verb {
 	case "open":
 		if !p.open && len(p.wants) == 0 {
@@ -434,7 +415,7 @@ func (g *Game) playClient(o Op, k kind) {
 		g.ackAll(p)
 	case "close":
 		g.hangUp(p)
-		g.checker.forgotten(p.id)
+		delete(g.checker.clients, p.id) // it will never come back
 		delete(g.players, p.id)
 	case "reconnect":
 		g.hangUp(p)
@@ -474,7 +455,6 @@ func (g *Game) wait(d time.Duration) {
 		g.checker.heard()
 		g.relay.Wait(step)
 		g.checker.now = g.relay.Now()
-		g.checker.settled()
 		d -= step
 		if d > 0 {
 			g.act()

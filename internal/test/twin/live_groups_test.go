@@ -106,27 +106,11 @@ func (h *liveHost) relayOf(first proto.Message) *liveRelay {
 	if i < 0 {
 		r := h.relays[0]
 		r.hear(true, func() {
-			r.game.checker.fail("NODE-7", "a stream to the control plane is of no group that there is: %v", node)
+			r.game.checker.fail("G1", "a stream to the control plane is of no group that there is: %v", node)
 		})
 		return r
 	}
 	return h.relays[i]
-}
-
-// join takes note that a client has come to the group: what the relay has of it on disk is used
-// from the first one on, and lingers from then.
-func (r *liveRelay) join() {
-	if r.joined {
-		return
-	}
-	r.joined = true
-	c := r.game.checker
-	c.loadedAt = r.Now()
-	for kind, names := range c.loaded {
-		for name := range names {
-			c.wanted[kind][name] = c.loadedAt
-		}
-	}
 }
 
 // common are the operations that happen to all games.
@@ -150,11 +134,11 @@ func (h *liveHost) play(scripts []Script) []string {
 			}
 		}
 	}
-	h.each(h.relays, func(g *Game) { // as finish does, one game after the other
-		last := g.planes[len(g.planes)-1]
-		g.hang(last, false)
-		g.setDown(last, false)
-	})
+	for _, r := range h.relays { // as finish does, one game after the other
+		last := r.game.planes[len(r.game.planes)-1]
+		r.game.hang(last, false)
+		r.game.setDown(last, false)
+	}
 	for _, r := range h.relays {
 		if !r.game.failed() {
 			r.game.finish()
@@ -175,23 +159,14 @@ func (h *liveHost) operate(r *liveRelay, o Op) {
 	if o.Verb == "restart" && o.N%2 == 1 { // over gRPC nobody kills it; it ends in another way
 		h.drain()
 	} else {
-		h.each(concerned, func(g *Game) { g.play(o) })
+		for _, r := range concerned {
+			r.game.play(o)
+		}
 	}
 	for _, r := range h.relays {
 		if !r.game.failed() {
 			r.game.act()
 		}
-	}
-}
-
-// each has something happen in some games, one after the other. The later ones may see its effects before.
-func (h *liveHost) each(concerned []*liveRelay, what func(*Game)) {
-	for i, r := range concerned {
-		for _, later := range concerned[i+1:] {
-			later.game.checker.late = true
-		}
-		what(r.game)
-		r.game.checker.late = false
 	}
 }
 
@@ -212,10 +187,6 @@ func (h *liveHost) drain() {
 	for _, r := range h.relays {
 		r.game.log("the relay sends its clients away")
 		r.draining = true
-		r.game.checker.late = true // what nobody wants any more is kept, and asked for again
-		if r.game.snapshot {
-			r.game.checker.savedLate()
-		}
 	}
 	over := make(chan struct{})
 	go func() {
@@ -229,18 +200,12 @@ func (h *liveHost) drain() {
 	h.relays[0].Settle()
 	h.stop = func(time.Duration) {} // it has ended
 	for _, r := range h.relays {
-		r.draining, r.game.checker.late = false, false
+		r.draining = false
 		for _, p := range r.game.everybody() {
-			if p.open && !r.game.failed() {
-				r.game.checker.fail("ERR-14", "c%d: its stream is open though the relay has ended", p.id)
-			}
 			r.game.hangUp(p)
 		}
 		for _, id := range slices.Clone(r.game.open) {
 			r.game.StreamClosed(id, r.Now())
-		}
-		if r.game.snapshot {
-			r.game.checker.completedLate()
 		}
 		r.game.checker.relayStarted()
 	}
@@ -254,33 +219,5 @@ func (g *Game) sentAway(client int, at time.Time) {
 	if p := g.players[client]; p != nil && p.open {
 		p.open = false
 		g.checker.clientClosed(client)
-	}
-}
-
-// savedLate: what the relay has when it begins to send its clients away is kept until it saves
-// that; of what nobody wants by then it may have some.
-func (c *Checker) savedLate() {
-	c.saved()
-	for kind, names := range c.wanted {
-		if c.disk.names[kind] == nil {
-			continue
-		}
-		for name := range names {
-			if _, known := c.disk.names[kind][name]; !known {
-				c.disk.names[kind][name] = false
-			}
-		}
-	}
-}
-
-// completedLate: a wildcard's set that became complete while the relay sent its clients away is
-// saved, too.
-func (c *Checker) completedLate() {
-	for _, k := range kinds {
-		v := c.known[k.name].byWildcard
-		if saved := c.disk.known[k.name]; saved != nil && v.complete && !saved.byWildcard.complete {
-			saved.byWildcard = v.kept(func(string, word) bool { return false })
-			saved.byWildcard.complete, saved.byWildcard.completed = true, v.completed
-		}
 	}
 }

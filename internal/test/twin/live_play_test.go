@@ -27,7 +27,7 @@ func playLive(t *testing.T, scripts []Script, of company, trace func(string)) (v
 				tagged = func(line string) { trace(fmt.Sprintf("%s [%d] %s", time.Now().Format("04:05.000"), i, line)) }
 			}
 			g := newGame(settings, tagged)
-			g.checker.openDisk = of.key == byIdentity && !of.sealed
+			g.checker.live = true
 			games = append(games, g)
 		}
 		h := newLiveHost(games, settings, of, dir)

@@ -40,7 +40,6 @@ type liveRelay struct {
 	says     *core.Node // what its group says of itself to the control planes; nil: it is the only one
 	clients  map[int]*liveClient
 	tickets  map[int]tls.ClientSessionCache // of the clients' TLS sessions
-	joined   bool                           // a client has come since the relay began
 	draining bool                           // the relay ends, and with it the streams of clients
 }
 
@@ -209,9 +208,6 @@ func (r *liveRelay) Restart() {
 	r.mu.Lock()
 	r.heard = nil
 	r.mu.Unlock()
-	for _, r := range r.relays {
-		r.joined = false
-	}
 	r.start(r.downstream.Relisten())
 	r.Settle()
 }
@@ -296,7 +292,6 @@ func (r *liveRelay) Ask(id int, m proto.Message) {
 	if c := r.clients[id]; c != nil {
 		if r.says != nil {
 			m = r.introduced(id, m)
-			r.join()
 		}
 		_ = c.send(m) // an error is the stream's end, of which the listener hears
 		r.Settle()

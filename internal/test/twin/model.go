@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -127,26 +128,31 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 	return i.Wildcard || i.Named(name, aliases)
 }
 
-// leading is how many of the names lead to a resource.
-func (i *Interest) leading(name string, aliases []string) (n int) {
-	if i.Names[name] {
-		n++
-	}
-	for _, alias := range aliases {
-		if i.Names[alias] && alias != name {
-			n++
-		}
-	}
-	return n
-}
-
 // Named reports whether a resource is wanted by name.
 func (i *Interest) Named(name string, aliases []string) bool {
-	return i.leading(name, aliases) > 0
+	return i.Names[name] || slices.ContainsFunc(aliases, func(alias string) bool { return i.Names[alias] })
 }
 
 // Empty reports whether nothing is wanted.
 func (i *Interest) Empty() bool { return !i.Wildcard && len(i.Names) == 0 }
+
+func (i *Interest) clone() Interest {
+	c := *i
+	c.Names = maps.Clone(i.Names)
+	return c
+}
+
+func (i *Interest) same(o *Interest) bool {
+	return i.Wildcard == o.Wildcard && maps.Equal(i.Names, o.Names)
+}
+
+func (i *Interest) text() string {
+	names := slices.Sorted(maps.Keys(i.Names))
+	if i.Wildcard {
+		names = append(names, wildcard)
+	}
+	return fmt.Sprintf("%q", names)
+}
 
 // View is what a client with an interest holds in the end: name, label.
 func (w World) View(k kind, i *Interest) map[string]string {
@@ -157,17 +163,4 @@ func (w World) View(k kind, i *Interest) map[string]string {
 		}
 	}
 	return view
-}
-
-// Union is what the relay is subscribed to in the end: every name that somebody
-// wants, and the wildcard if somebody does (G10).
-func Union(interests []*Interest) []string {
-	union := map[string]bool{}
-	for _, i := range interests {
-		maps.Copy(union, i.Names)
-		if i.Wildcard {
-			union[wildcard] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(union))
 }

@@ -28,6 +28,9 @@ type player struct {
 	has     map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
 }
 
+// foreign is the label of what a client comes with that no control plane of the game has ever had.
+const foreign = "foreign"
+
 func newPlayer(id int) *player {
 	return &player{id: id, wants: map[string]Interest{}, before: map[string]map[string]held{}, has: map[string]string{}}
 }
@@ -80,10 +83,10 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		t.holds = maps.Clone(p.before[k.name])
 	case 2:
 		for name := range t.holds {
-			t.holds[name] = held{label: "foreign", version: "f" + name}
+			t.holds[name] = held{label: foreign, version: "f" + name, at: g.checker.events}
 		}
 		if !p.sotw {
-			t.holds["zz"] = held{label: "foreign", version: "fzz"}
+			t.holds["zz"] = held{label: foreign, version: "fzz", at: g.checker.events}
 		}
 	case 3:
 		clear(t.holds)
@@ -98,7 +101,7 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		return
 	}
 	maps.DeleteFunc(t.holds, func(_ string, h held) bool { return !h.ends.IsZero() && !h.ends.After(g.relay.Now()) })
-	maps.DeleteFunc(t.holds, func(name string, h held) bool { return h.label != "foreign" && !want.Covers(name, h.aliases) })
+	maps.DeleteFunc(t.holds, func(name string, h held) bool { return h.label != foreign && !want.Covers(name, h.aliases) })
 	names := slices.Sorted(maps.Keys(want.Names))
 	if want.Wildcard && (len(names) > 0 || !k.empty || !want.legacy) {
 		names = append(names, wildcard)
@@ -108,7 +111,6 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		if len(t.holds) > 0 {
 			if req.VersionInfo = "9"; n == 0 && p.has[k.name] != "" {
 				req.VersionInfo = p.has[k.name]
-				t.claims(earlier)
 			}
 		}
 		g.ask(p, k, req)
@@ -143,17 +145,15 @@ func (g *Game) subscribe(p *player, k kind, add, drop []string) {
 		g.ask(p, k, req)
 		return
 	}
-	// What the client came with and still wants by an alias it does not give up by
-	// name, unless the relay knows that this leads there.
-	t, known := g.checker.clients[p.id].topic(k.name), g.checker.known[k.name]
+	// What the client came with and still wants by an alias it does not give up by name (DOWN-DELTA-16).
+	t := g.checker.clients[p.id].topic(k.name)
 	drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool {
 		if !t.brought[name] {
 			return false
 		}
 		wants := t.interest.clone()
 		delete(wants.Names, name)
-		forgotten := g.checker.lapsed(k) && known.lends(name, &wants)
-		return wants.Named(name, t.holds[name].aliases) && (!known.leads(name, &wants) || forgotten)
+		return wants.Named(name, t.holds[name].aliases)
 	})
 	g.ask(p, k, &discovery.DeltaDiscoveryRequest{
 		TypeUrl: k.url, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node(),
@@ -191,7 +191,6 @@ func (g *Game) judge(p *player, k kind, nack bool) bool {
 func (g *Game) ask(p *player, k kind, m proto.Message) {
 	g.log("c%d > %s", p.id, m)
 	g.checker.heard()
-	g.checker.news = true
 	switch req := m.(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		g.checker.clientAsked(p.id, req)

@@ -44,18 +44,15 @@ type pureRelay struct {
 	hub        *fanout.Hub
 	core       *upsession.Core
 	woken      bool // interest has changed since the Core looked
-	owed       bool // something other than a routine response has come since the last tick
+	owed       bool // something other than a routine response has come since the last tick, which is due
 	deliveries *session.ClusterDeliveries
 	disk       []byte // the snapshot; nil: none
 	sotw       string // Settings.SotW
 	crowd      crowd
 
-	convergence *fanout.Convergence
-
 	streams []upsession.StreamID       // open ones
 	planeOf map[upsession.StreamID]int // to which control plane they lead
 	clients []*pureClient
-	looks   int // at the record of a client with very many names
 }
 
 type pureClient struct {
@@ -65,7 +62,6 @@ type pureClient struct {
 	woken   bool
 	timer   time.Time // when to look at it though it is not woken; zero: never
 	session *session.Session
-	sent    map[cache.TypeURL]map[string]string // by name, the version that was sent last
 }
 
 // The ways in which a stream to the control plane ends, by number.
@@ -177,7 +173,7 @@ func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
 	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	if s.Bounded(boundResponse) {
-		r.session.MaxResponse, g.checker.maxResponse = smallResponse, smallResponse
+		r.session.MaxResponse = smallResponse
 	}
 	r.session.Types = crowdTypes
 	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
@@ -195,8 +191,7 @@ func (r *pureRelay) Restart() {
 	}
 	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
 	h := relay.HubConfig(r.config)
-	r.convergence = fanout.NewConvergence()
-	h.Bounds, h.Convergence = hubBounds(r.settings), r.convergence
+	h.Bounds = hubBounds(r.settings)
 	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
@@ -279,30 +274,18 @@ func (r *pureRelay) Ask(id int, m proto.Message) {
 		r.end(c, end)
 		return
 	}
-	r.recorded(c)
 }
 
 func (r *pureRelay) Close(id int) {
 	if c := r.client(id); c != nil {
 		c.session.Close(r.now)
 		r.clients = slices.DeleteFunc(r.clients, func(o *pureClient) bool { return o == c })
-		if len(r.clients) == 0 {
-			r.measured()
-		}
-	}
-}
-
-// measured: without clients, no change waits to be acknowledged by one.
-func (r *pureRelay) measured() {
-	r.convergence.Take(r.now)
-	if over, _ := r.convergence.Take(r.now.Add(2 * fanout.MaxConvergence)); len(over) > 0 {
-		r.game.checker.fail("convergence", "all clients have gone, and %d changes wait for some", len(over))
 	}
 }
 
 func (r *pureRelay) end(c *pureClient, end *session.End) {
 	r.Close(c.id)
-	r.game.Ended(c.id, end.Reason == session.Unreachable, end.Message, r.now)
+	r.game.Ended(c.id, end.Reason == session.Unreachable || end.Reason == session.AskAgain, end.Message, r.now)
 }
 
 func (r *pureRelay) Deaf(id int, deaf bool) {
@@ -334,9 +317,7 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
 			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
 		}
-		c.noteSent(resp)
 		r.game.Told(c.id, m, r.now)
-		r.recorded(c)
 		if r.game.failed() {
 			return true
 		}
@@ -373,30 +354,9 @@ func (r *pureRelay) Answer(stream int, m proto.Message) {
 	}
 	d := upsession.Decode(proto.Clone(m), cache.Fingerprint{})
 	d.Update.Source = cache.NewSource(r.now, nil)
-	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
-	switch {
-	case !d.Routine:
-		r.owed = true
-	case !r.woken && !r.owed && (before.IsZero() || before.After(r.now)):
-		r.unneeded(before)
-	}
-}
-
-// unneeded: after a routine response the edge does not call Tick.
-func (r *pureRelay) unneeded(before time.Time) {
-	var open []upsession.Open
-	var shut []upsession.StreamID
-	earlier := func() bool {
-		at := r.core.Deadline(r.now)
-		return !at.IsZero() && (before.IsZero() || at.Before(before))
-	}
-	sooner := earlier()
-	learned := r.step(func() { open, shut = r.core.Tick(r.now) })
-	if sooner = sooner || earlier(); sooner || learned || len(open)+len(shut) > 0 {
-		r.game.checker.fail("routine", "a routine response brought something to do: sooner %v, learned %v, open %v, shut %v", sooner, learned, open, shut)
-	}
+	r.owed = r.owed || !d.Routine // after a routine response the edge does not call Tick
 }
 
 func (r *pureRelay) End(stream int, how int) {
@@ -416,6 +376,8 @@ func (r *pureRelay) forget(id upsession.StreamID) {
 
 // tick does what is due on the control plane's side.
 func (r *pureRelay) tick() (busy bool) {
+	at := r.core.Deadline(r.now)
+	due := r.woken || r.owed || !at.IsZero() && !at.After(r.now)
 	r.woken, r.owed = false, false
 	var open []upsession.Open
 	var shut []upsession.StreamID
@@ -423,7 +385,9 @@ func (r *pureRelay) tick() (busy bool) {
 		if r.hub.Wanted().Pending() {
 			r.core.Interest(r.now)
 		}
-		open, shut = r.core.Tick(r.now)
+		if due {
+			open, shut = r.core.Tick(r.now)
+		}
 	})
 	for _, p := range r.planes {
 		p.pending = slices.DeleteFunc(p.pending, func(o upsession.Open) bool { return slices.Contains(shut, o.ID) })
@@ -438,7 +402,7 @@ func (r *pureRelay) tick() (busy bool) {
 			r.game.Asked(int(id), proto.Clone(req), r.now)
 		}
 	}
-	at := r.core.Deadline(r.now)
+	at = r.core.Deadline(r.now)
 	return busy || r.woken || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(r.now)
 }
 
@@ -464,13 +428,22 @@ func (r *pureRelay) settle() {
 			busy = r.flush(c) || busy
 		}
 		if !busy || r.game.failed() {
-			for _, broken := range r.core.Broken(r.now) {
-				r.game.checker.fail("check", "core: %s", broken)
-			}
+			r.invariants()
 			return
 		}
 	}
 	r.game.checker.fail("quiet", "the relay does not fall quiet")
+}
+
+// invariants checks those of the Core and of the Sessions.
+func (r *pureRelay) invariants() {
+	broken := r.core.Broken(r.now)
+	for _, c := range r.clients {
+		broken = append(broken, c.session.Check()...)
+	}
+	for _, what := range broken {
+		r.game.checker.fail("check", "%s", what)
+	}
 }
 
 // Step lets some parts act: n counts through the control plane's side and the

@@ -7,7 +7,6 @@ import "slices"
 // save writes what the relay holds to its disk.
 func (g *Game) save() {
 	if g.snapshot {
-		g.checker.saved()
 		g.relay.Save()
 	}
 }

@@ -16,7 +16,7 @@ func (g *Game) StreamOpened(id, plane int, probe, sotw bool, at time.Time) {
 	g.log("up%d < open plane=%d probe=%v sotw=%v", id, plane, probe, sotw)
 	g.checker.now = at
 	if !probe {
-		g.checker.upOpened(id, plane, sotw)
+		g.checker.upOpened(id, plane)
 	}
 	s := &serverStream{lanes: map[string]*serverLane{}, probe: probe, erred: map[string][]string{}}
 	if sotw {
@@ -24,6 +24,7 @@ func (g *Game) StreamOpened(id, plane int, probe, sotw bool, at time.Time) {
 	}
 	g.planes[plane].streams[id] = s
 	g.open = append(g.open, id)
+	g.opened = at
 }
 
 // StreamClosed: the relay has a stream no more.
@@ -43,8 +44,7 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 	g.checker.now = at
 	_, s := g.server(id)
 	if s == nil {
-		g.checker.fail("UP-3", "a request on stream %d, which has ended", id)
-		return
+		return // it has ended
 	}
 	var said []*discovery.DeltaDiscoveryRequest
 	switch req := m.(type) {
@@ -54,9 +54,7 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 		said = s.sotwAsked(req)
 	}
 	for _, req := range said {
-		if !s.probe {
-			g.checker.upAsked(id, req)
-		}
+		g.checker.upAsked(id, req)
 		s.inbox = append(s.inbox, req)
 	}
 }
@@ -65,7 +63,7 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	g.log("c%d < %s", client, m)
 	g.checker.now = at
-	if g.toldRefused(g.players[client], m, at) {
+	if g.toldRefused(g.players[client], m) {
 		return
 	}
 	switch resp := m.(type) {
@@ -80,8 +78,8 @@ func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	}
 }
 
-// Ended: the relay has ended a client's stream. It may only do so because the control plane does not
-// answer (unavailable), and not if the client reads errors in responses and was sent something (ERR-7).
+// Ended: the relay has ended a client's stream. It may only do so (unavailable) because the control plane does not
+// answer, or there was no room for a type (NODE-14), or because it ends itself.
 func (g *Game) Ended(client int, unavailable bool, message string, at time.Time) {
 	g.log("c%d < end %s", client, message)
 	g.checker.now = at
@@ -89,11 +87,7 @@ func (g *Game) Ended(client int, unavailable bool, message string, at time.Time)
 		g.checker.fail("ERR-7", "c%d: the relay ends the stream: %s", client, message)
 	}
 	if p := g.players[client]; p != nil && p.open {
-		if cl := g.checker.clients[client]; cl.carried && !cl.leaves {
-			g.checker.fail("ERR-7", "c%d: the relay ends the stream of a client that reads errors and was sent something: %s", client, message)
-		}
 		p.open = false
-		g.checker.hurried(client, false)
 		g.checker.clientClosed(client)
 	}
 }

@@ -16,7 +16,7 @@ type Settings struct {
 	Server                   string // what kind it is: any of those in servers.go, with a comma between
 	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
 	Bounds                   string // what is bounded to next to nothing: any of those in bounds.go, with a comma between
-	Large                    bool   // a version in three is too large for a response, whose size is bounded (checker_large.go)
+	Large                    bool   // a version in three is too large for a response, whose size is bounded
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no

@@ -2,7 +2,6 @@ package twin
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -113,62 +112,6 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 		return nil
 	}
 	return req.GetInitialResourceVersions()
-}
-
-// noteCrossing notes resources whose removal a server may never send: those that it sends while a request
-// is on its way that gives them up to ask for them again (UP-19), and those that it keeps no account of,
-// since the stream does not ask for them, or not any more (they have lost the alias that it asks for).
-// The relay, which is about to ask for them, takes them for the answer (H-1).
-func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
-	_, s := g.server(id)
-	givenUp := map[string]bool{}
-	for _, req := range s.inbox {
-		for _, name := range req.GetResourceNamesUnsubscribe() {
-			givenUp[name] = givenUp[name] || req.GetTypeUrl() == resp.GetTypeUrl()
-		}
-	}
-	k, _ := named(resp.GetTypeUrl())
-	l := s.lanes[k.name]
-	for _, r := range resp.GetResources() {
-		noted := l == nil || l.sent[r.GetName()] != ""
-		g.checker.crosses(id, k.url, r.GetName(), !noted || givenUp[r.GetName()] ||
-			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return givenUp[alias] }))
-	}
-}
-
-// crosses notes whether a stream may never carry the removal of a resource.
-func (c *Checker) crosses(id int, url, name string, crosses bool) {
-	if c.crossed[id] == nil {
-		c.crossed[id] = map[string]bool{}
-	}
-	c.crossed[id][url+" "+name] = crosses
-}
-
-// hasCrossed reports whether some stream may never carry the removal of a resource.
-func (c *Checker) hasCrossed(k kind, name string) bool {
-	for _, names := range c.crossed {
-		if names[k.url+" "+name] {
-			return true
-		}
-	}
-	return false
-}
-
-// noteDropped notes what was sent to a stream unasked, and what the server takes for dropped, since for a
-// moment the stream asked for nothing (UP-19). If it goes before it was sent again, the server never says
-// so. The relay keeps it for clients that ask for it (UP-9).
-func (g *Game) noteDropped() {
-	for _, p := range g.planes {
-		for id, s := range p.streams {
-			for kind, l := range s.lanes {
-				for name, dropped := range l.dropped {
-					if dropped {
-						g.checker.crosses(id, kindOf(kind).url, name, true)
-					}
-				}
-			}
-		}
-	}
 }
 
 // tooLong tells whether a request is refused for its length. What a game of few names asks

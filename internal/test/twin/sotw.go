@@ -81,8 +81,8 @@ func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery
 				listed[name] = true
 			}
 		}
-		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
-			if w.present && !listed[name] {
+		for name, w := range g.checker.lanes[k.name][l.wildcard].words {
+			if w.there() && !listed[name] {
 				means.RemovedResources = append(means.RemovedResources, name)
 			}
 		}

@@ -46,7 +46,7 @@ type run struct {
 	shards        int
 	played, games atomic.Int64
 
-	reasons reasons
+	excuses excuses
 
 	mu     sync.Mutex
 	failed int
@@ -83,7 +83,7 @@ func (r *run) playAll(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played.Load(), r.games.Load(), r.seed,
 			float64(r.played.Load())/time.Since(began).Seconds(), r.failed)
-		t.Log(r.reasons.String())
+		t.Log(r.excuses.String())
 	})
 	for shard := range r.shards {
 		t.Run("", func(t *testing.T) {
@@ -107,7 +107,7 @@ func (r *run) play(t *testing.T, n uint64) {
 	r.played.Add(int64(len(s.Ops)))
 	r.games.Add(1)
 	g, violations := playGame(s, nil)
-	r.reasons.add(g.checker)
+	r.excuses.add(g.checker)
 	if len(violations) == 0 {
 		return
 	}
@@ -223,4 +223,33 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// excuses counts the leniencies over all games of a run.
+type excuses struct {
+	mu  sync.Mutex
+	met map[leniency]int
+}
+
+func (e *excuses) add(c *Checker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.met == nil {
+		e.met = map[leniency]int{}
+	}
+	for why, n := range c.excused {
+		e.met[why] += n
+	}
+}
+
+// String lists every leniency, met or not.
+func (e *excuses) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lines := make([]string, 0, len(leniencies))
+	for _, why := range leniencies {
+		rule, what, _ := strings.Cut(string(why), ": ")
+		lines = append(lines, fmt.Sprintf("lenient  %-13s met %d times: %s", rule, e.met[why], what))
+	}
+	return strings.Join(lines, "\n")
 }
