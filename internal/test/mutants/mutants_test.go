@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // enough is how many there are to be.
-const enough = 94
+const enough = 40
 
 // twin is the test of a mutant that names none.
 var twin = check{"./internal/test/twin", "TestModel|TestSotW|TestSeeds"}
