@@ -186,6 +186,9 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	d.collectNames(v, push, p)
 	d.collectBrought(v, push, p)
 	d.collectReleased(v, push, p)
+	if push {
+		d.handed = false
+	}
 	if p.mixed || subscribed && len(v.Names()) > 0 ||
 		slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 }) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12

@@ -156,6 +156,26 @@ func TestBehindCountsResources(t *testing.T) {
 	}
 }
 
+// TestInStepAfterAnOutage: a client that lacks nothing is in step, and has nothing due, once the control plane that failed
+// answers again.
+func TestInStepAfterAnOutage(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"*"}} {
+		f := follow(t, names...)
+		wildcard := names[0] == "*"
+		f.changes(wildcard, "1", nil, "a")
+		f.sends()
+		f.answers("")
+		lane := f.hub.On(fanout.Lane{Type: cache.Cluster, Wildcard: wildcard})
+		lane.SetUnavailable(&statuspb.Status{Code: 14})
+		lane.SetUnavailable(nil)
+		f.last = nil
+		f.sends()
+		if c := f.s.Describe()[0]; f.last != nil || f.s.Due() || c.Sync != syncedSync {
+			t.Errorf("%v: %s, due %v, and sent %+v", names, c.Sync, f.s.Due(), f.last)
+		}
+	}
+}
+
 // TestNames: of each resource it is known how far the client is with it.
 func TestNames(t *testing.T) {
 	f := follow(t, "a", "b", "gone", "never", "*")

@@ -246,6 +246,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectReleased(v, push, p)
 	s.renewsAhead(v, p, nil)
 	if push {
+		s.handed = false
 		s.collectRenewals(v, p)
 	}
 	s.collectErrors(v, asked, p)
