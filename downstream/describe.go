@@ -131,7 +131,7 @@ func (s *Server) Holders(hub *fanout.Hub, t cache.TypeURL, name string) (all []H
 				return
 			}
 			if n, some := of.Name(t, name); some {
-				counts[Holder{Version: n.Held, Step: n.Step}]++
+				counts[Holder{Version: n.Sent, Step: n.Step}]++
 			}
 		})
 	}

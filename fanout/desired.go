@@ -70,22 +70,34 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Ti
 }
 
 // unwant removes a subscription to a name or to the wildcard; had reports whether there was one.
-// When the last one ends, the name lingers, unless upstream may be refusing the type (H-41), or the
-// name is known not to exist (UP-7), or what it leads to is for nobody to keep (VALID-5), or upstream
-// was never asked for it (UP-6), except in an outage: its client may be back before upstream is.
+// When the last one ends, the name may linger.
 func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	last, had := x.interest.remove(s, id)
 	if !last {
 		return had
 	}
-	asked := id == wildcardID && x.wildcard.asked || id != wildcardID && x.named.Asked(id)
-	gone, linger := id != wildcardID && x.answers.of(id).State == cache.Absent, x.hub.limits.Load().Linger
-	known := asked || x.holds(id) || x.laneOf(id).unavailable != nil
-	if mayLinger := !x.suspect && !gone && !x.uncached(id); mayLinger && known && linger > 0 {
+	if linger := x.hub.limits.Load().Linger; linger > 0 && x.lingers(id) {
 		x.linger.keep(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to look at it, if only to learn when to look again
 	return true
+}
+
+// lingers reports whether a name, or the wildcard, lingers when its last client leaves: not if upstream may be
+// refusing the type (H-41), or the name is known not to exist (UP-7), or what it leads to is for nobody to keep
+// (VALID-5), or upstream was never asked for it (UP-6), except in an outage: its client may be back before upstream is.
+func (x *index) lingers(id cache.ID) bool {
+	asked := x.wildcard.asked
+	if id != wildcardID {
+		asked = x.named.Asked(id)
+		if x.answers.of(id).State == cache.Absent {
+			return false
+		}
+	}
+	if x.suspect || x.uncached(id) {
+		return false
+	}
+	return asked || x.holds(id) || x.laneOf(id).unavailable != nil
 }
 
 // uncached reports whether a name, or the wildcard, leads to a resource that is kept only while somebody

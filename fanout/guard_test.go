@@ -25,7 +25,7 @@ func TestGuardHearsWhatIsKept(t *testing.T) {
 		h.Apply(lane, first)
 		held := h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}}).Held
 		if held.Count != 3 || !slices.Equal(held.First, []string{"a", "b", "c"}) || held.Returned != 0 {
-			t.Errorf("%v: people are told of %+v", lane, held)
+			t.Errorf("%v: %+v is reported", lane, held)
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			if !h.On(lane).Has(name) {

@@ -186,7 +186,7 @@ func (d *clientDetail) lacks(w io.Writer, of cache.TypeURL, all bool, now time.T
 			if !n.ChangedAt.IsZero() {
 				changed = console.Ago(n.ChangedAt, now)
 			}
-			table.Row(n.Name, steps[n.Step], orDash(n.Held), orDash(n.Now), changed)
+			table.Row(n.Name, steps[n.Step], orDash(n.Sent), orDash(n.Now), changed)
 		}
 	}
 	if count == 0 {

@@ -133,7 +133,8 @@ func (i *invariants) whole(v fanout.View, st state) {
 	for _, name := range distinct(st.base().mention(v, nil)) {
 		n, some := describeName(st, v, name)
 		i.must(some == members.has(name), "%q is in the set: %v, and the client has to do with it: %v", name, members.has(name), some)
-		i.must(!some || n.Step == StepSynced && n.Held == n.Now && n.Held != "" && !n.Asked, "the client has accepted the whole set, and %q is %+v", name, n)
+		accepted := n.Step == StepSynced && n.Sent == n.Now && n.Sent != ""
+		i.must(!some || accepted && !n.Asked, "the client has accepted the whole set, and %q is %+v", name, n)
 	}
 }
 

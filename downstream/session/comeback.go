@@ -73,7 +73,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	}
 	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
 	restored := wildcard(v) && d.wildcardAsked || restored(v)
-	if d.looked && !d.handed && restored == d.lookedRestored {
+	if d.looked && !d.doubtOver && restored == d.lookedRestored {
 		return // nothing has changed since they were looked at last
 	}
 	d.noteSent(v, p) // what is sent now is judged by that

@@ -41,8 +41,8 @@ type debts struct {
 
 	members       bool // the wildcard's set changed
 	wildcardAsked bool // the wildcard's set was asked for
-	// handed says that upstream's word on something in doubt has come.
-	handed bool
+	// doubtOver says that upstream's word on something in doubt has come.
+	doubtOver bool
 
 	// tooLarge has the resources whose omission is reported once the wildcard is answered
 	// (ERR-13).
@@ -64,7 +64,7 @@ type released struct {
 
 // pending reports whether there are changes to push.
 func (d *debts) pending() bool {
-	return d.changed.len() > 0 || len(d.released) > 0 || len(d.warming) > 0 || d.failed.len() > 0 || d.members || d.handed
+	return d.changed.len() > 0 || len(d.released) > 0 || len(d.warming) > 0 || d.failed.len() > 0 || d.members || d.doubtOver
 }
 
 // due reports whether there may be something to send now.

@@ -187,7 +187,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	d.collectBrought(v, push, p)
 	d.collectReleased(v, push, p)
 	if push {
-		d.handed = false
+		d.doubtOver = false
 	}
 	if p.mixed || subscribed && len(v.Names()) > 0 ||
 		slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 }) {

@@ -190,7 +190,7 @@ func TestNames(t *testing.T) {
 		names, _ := f.s.Names(cache.Cluster, "", 100)
 		var got []string
 		for _, n := range names {
-			got = append(got, fmt.Sprint(n.Name, " ", n.Step, " ", n.Held != "", n.Now != "", n.Held == n.Now))
+			got = append(got, fmt.Sprint(n.Name, " ", n.Step, " ", n.Sent != "", n.Now != "", n.Sent == n.Now))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q, want\n%q", what, got, want)

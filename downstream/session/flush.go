@@ -217,7 +217,7 @@ func (s *Session) take(x *exchange, m fanout.Marks) {
 	x.members = x.members || m.Wildcard
 	x.renewed.give(m.Renewed)
 	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
-	x.handed = x.handed || m.Again
+	x.doubtOver = x.doubtOver || m.Again
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
 		s.untold = append(s.untold, Untold{m.Source, true})
 	}

@@ -98,7 +98,7 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 		whole, heartbeats := s.renewals(v, p.from)
 		n.renewed = slices.Concat(whole, heartbeats)
 	}
-	s.handed = false
+	s.doubtOver = false
 	return n
 }
 

@@ -50,13 +50,16 @@ const mostBehind = 1000
 
 // lacksMembers returns how many members of the wildcard's set have changed, or left it, and are not accepted as they are.
 func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
+	if !wildcard(v) {
+		return 0
+	}
 	from := min(x.ackedTo, x.sentTo)
 	if rejects {
 		from = min(from, x.rejected.From)
 	}
 	left := mostBehind
 	for c := range v.Set().Since(from) {
-		if left--; !wildcard(v) || left < 0 {
+		if left--; left < 0 {
 			return n
 		}
 		unaccepted := c.Seq > x.ackedTo && len(x.unacked) > 0

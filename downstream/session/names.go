@@ -14,8 +14,8 @@ type ClientName struct {
 	Asked bool `json:"asked,omitempty"`
 	// Step is how far the client is with it.
 	Step Step `json:"step"`
-	// Held is the version that the client was sent last; empty: none, or it is not known which.
-	Held string `json:"sent,omitempty"`
+	// Sent is the version that the client was sent last; empty: none, or it is not known which.
+	Sent string `json:"sent,omitempty"`
 	// Older: the client may have an older version, and it is not known which.
 	Older bool `json:"older,omitempty"`
 	// Now is the version that the relay has; empty: it has none.
@@ -128,7 +128,7 @@ func describeName(st state, v fanout.View, name string) (n ClientName, some bool
 	id, asked := v.Lookup(name)
 	n = ClientName{Name: name, Asked: asked}
 	h, clear := st.holding(v, name)
-	n.Held, n.Older = h.Version, h.Not != ""
+	n.Sent, n.Older = h.Version, h.Not != ""
 	r, has := v.Resource(name), false
 	if r == nil {
 		_, has = x.of(v, name)
@@ -152,7 +152,7 @@ func (x *exchange) step(n ClientName, clear bool) Step {
 	switch {
 	case !clear:
 		return StepUnknown
-	case n.Held != n.Now:
+	case n.Sent != n.Now:
 		return StepUnsent
 	case x.hasRejected(n.Changed):
 		return StepRejected

@@ -43,7 +43,7 @@ func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
 		reason: end.Reason,
 		status: refusedWith(end),
 	}
-	s.put(r, now)
+	s.endsLater(r, now)
 	return Membership{Hub: fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types}), Own: true, Leave: func() {}}, r
 }
 
@@ -53,15 +53,15 @@ func (s *Session) turn(r *refusal, end *End, rules string, now time.Time) {
 		return
 	}
 	r.reason, r.status, r.until = end.Reason, refusedWith(end), time.Time{}
-	s.put(r, now)
+	s.endsLater(r, now)
 }
 
 func refusedWith(end *End) *statuspb.Status {
 	return &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message}
 }
 
-// put sets when the client has to ask again. Clients that were refused at once come back one after the other.
-func (s *Session) put(r *refusal, now time.Time) {
+// endsLater sets when the stream ends because there was no room for a type. Clients that were refused at once come back one after the other.
+func (s *Session) endsLater(r *refusal, now time.Time) {
 	if r.reason != Overcrowded {
 		return
 	}

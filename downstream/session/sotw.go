@@ -246,7 +246,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectReleased(v, push, p)
 	s.renewsAhead(v, p, nil)
 	if push {
-		s.handed = false
+		s.doubtOver = false
 		s.collectRenewals(v, p)
 	}
 	s.collectErrors(v, asked, p)
@@ -303,7 +303,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 // keep puts off the names of which the client came with a version and upstream has not confirmed
 // another (RECON-19), unless another name brings the client the same resource.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(asked) == 0 && !s.handed || s.came == "" || !restored(v) || s.came == versionOf(v) {
+	if len(asked) == 0 && !s.doubtOver || s.came == "" || !restored(v) || s.came == versionOf(v) {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Told(id) == fanout.Brought && v.Restored(id) }

@@ -119,7 +119,7 @@ func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
 // lookAgain marks names that the client came with and whose resource is gone, when a doubt may be
 // over.
 func (s *sotwState) lookAgain(v fanout.View) {
-	if !s.handed || s.came == "" {
+	if !s.doubtOver || s.came == "" {
 		return
 	}
 	for _, id := range v.Names() {

@@ -59,14 +59,7 @@ func (o *object) client(c *downstream.Client) {
 	if o.key("types"); c.Types == nil {
 		*o = append(*o, "null"...)
 	} else {
-		*o = append(*o, '[')
-		for i := range c.Types {
-			if i > 0 {
-				*o = append(*o, ',')
-			}
-			o.typ(&c.Types[i])
-		}
-		*o = append(*o, ']')
+		o.list(len(c.Types), func(i int) { o.typ(&c.Types[i]) })
 	}
 	o.number("responses", c.Responses)
 	o.number("bytes", c.Bytes)
@@ -148,12 +141,17 @@ func (o *object) someTexts(key string, all []string) {
 		return
 	}
 	o.key(key)
+	o.list(len(all), func(i int) { *o = readable.AppendText(*o, all[i]) })
+}
+
+// list writes a list of n elements, each with element.
+func (o *object) list(n int, element func(i int)) {
 	*o = append(*o, '[')
-	for i, s := range all {
+	for i := range n {
 		if i > 0 {
 			*o = append(*o, ',')
 		}
-		*o = readable.AppendText(*o, s)
+		element(i)
 	}
 	*o = append(*o, ']')
 }

@@ -206,7 +206,7 @@ func (h *handler) clientNames(c downstream.Client, page paging) (names []clientN
 func clientNameOf(hub *fanout.Hub, t cache.TypeURL, n session.ClientName) clientName {
 	c := clientName{Type: t, ClientName: n}
 	if hub == nil || hub.Properties(t).Secret {
-		c.Held, c.Now = readable.Redact(c.Held), readable.Redact(c.Now)
+		c.Sent, c.Now = readable.Redact(c.Sent), readable.Redact(c.Now)
 	}
 	if hub == nil || n.Changed == 0 {
 		return c

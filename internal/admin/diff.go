@@ -139,7 +139,7 @@ func (d *differ) look(stream uint64, t session.ClientType) {
 	found := d.found[first:]
 	if hub == nil || hub.Properties(t.Type).Secret {
 		for i := range found {
-			found[i].Held, found[i].Now = "", ""
+			found[i].Sent, found[i].Now = "", ""
 		}
 		return
 	}
@@ -182,17 +182,17 @@ func (d *differ) fill(to *difference, v versions) {
 	}
 	switch to.Step {
 	case session.StepUnsent:
-		switch known := v.former != nil && v.former.Version == to.Held; {
+		switch known := v.former != nil && v.former.Version == to.Sent; {
 		case to.Older:
 			to.Probably = true
-		case to.Held == "": // it has nothing
+		case to.Sent == "": // it has nothing
 			return
 		case !known:
-			to.Client = &body{Version: to.Held, Omitted: "the relay does not remember this version; see admin.history"}
+			to.Client = &body{Version: to.Sent, Omitted: "the relay does not remember this version; see admin.history"}
 			return
 		}
 	case session.StepUnacked, session.StepRejected, session.StepStays, session.StepUnknown:
-		to.Probably = to.Step != session.StepStays || v.former == nil || v.former.Version != to.Held
+		to.Probably = to.Step != session.StepStays || v.former == nil || v.former.Version != to.Sent
 	default:
 		return
 	}

@@ -87,7 +87,7 @@ func (b behind) is(t *testing.T, name string, step session.Step, held, now int) 
 	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 		n := session.ClientName{Name: name, Asked: true, Step: step, Changed: 1}
 		if held >= 0 {
-			n.Held = versionOf(t, typ, name, held).Version
+			n.Sent = versionOf(t, typ, name, held).Version
 		}
 		if now >= 0 {
 			n.Now = versionOf(t, typ, name, now).Version
@@ -120,7 +120,7 @@ func TestDiff(t *testing.T) {
 	code, text := b.asks(t, "/clients/1/diff")
 	var answer struct {
 		Differences []struct {
-			Type, Name, Step, Held, Now string
+			Type, Name, Step, Sent, Now string
 			Probably                    bool
 			Client, Relay               *struct {
 				Version, Omitted string
@@ -153,7 +153,7 @@ func TestDiff(t *testing.T) {
 		if d.Probably {
 			says += " probably"
 		}
-		if d.Type == string(cache.Secret) && d.Held+d.Now != "" {
+		if d.Type == string(cache.Secret) && d.Sent+d.Now != "" {
 			says += " with a version"
 		}
 		got[cache.TypeURL(d.Type).Short()+" "+d.Name] = says

@@ -88,7 +88,7 @@ func (d described) ClientNames(_ uint64, t cache.TypeURL, after string, _ int) (
 	if after != "" {
 		return nil, false
 	}
-	return []session.ClientName{{Name: "a", Asked: true, Step: session.StepRejected, Held: "v2 of " + string(t), Now: "v2"}}, false
+	return []session.ClientName{{Name: "a", Asked: true, Step: session.StepRejected, Sent: "v2 of " + string(t), Now: "v2"}}, false
 }
 func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {
 	return []downstream.Holder{{Version: "v2", Step: session.StepSynced, Clients: 963}, {Version: "v1", Step: session.StepUnsent, Clients: 37}}
@@ -104,7 +104,7 @@ func (d described) View(_ uint64, wanted func(*core.Node) bool, into *downstream
 	for _, t := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 		into.Types = append(into.Types, downstream.TypeView{
 			ClientType: session.ClientType{Type: t, Group: "default", Nonce: "1"},
-			Names:      []session.ClientName{{Name: "a", Step: session.StepSynced, Held: "v2", Now: "v2", Resource: d.resource(t, "a")}},
+			Names:      []session.ClientName{{Name: "a", Step: session.StepSynced, Sent: "v2", Now: "v2", Resource: d.resource(t, "a")}},
 		})
 	}
 	return true

@@ -28,7 +28,7 @@ func TestFormsAreEqual(t *testing.T) {
 	body := packed(t, &cluster.Cluster{Name: "n", TransportSocket: leakySocket(t)})
 	for _, name := range []string{"z", "a\xff<", "m"} {
 		r := cache.NewResource(cache.Cluster, &service.Resource{Name: name, Resource: body}, cache.Fingerprint{})
-		odd.Types[0].Names = append(odd.Types[0].Names, session.ClientName{Name: name, Step: session.StepSynced, Held: r.Version, Now: r.Version, Resource: r})
+		odd.Types[0].Names = append(odd.Types[0].Names, session.ClientName{Name: name, Step: session.StepSynced, Sent: r.Version, Now: r.Version, Resource: r})
 		whole.Types[0].Whole.Resources = append(whole.Types[0].Whole.Resources, r)
 	}
 	f.streams = []downstream.View{stream("a"), odd, whole, {}, whole}
@@ -57,7 +57,7 @@ func TestWhole(t *testing.T) {
 	names.Types[0].Names, whole.Types[0].Names, whole.Types[0].Whole = nil, nil, new(fanout.News)
 	for _, name := range []string{"b", "a"} {
 		r := cache.NewResource(cache.Cluster, &service.Resource{Name: name, Resource: packed(t, &cluster.Cluster{Name: name})}, cache.Fingerprint{})
-		n := session.ClientName{Name: name, Step: session.StepSynced, Held: r.Version, Now: r.Version, Resource: r}
+		n := session.ClientName{Name: name, Step: session.StepSynced, Sent: r.Version, Now: r.Version, Resource: r}
 		names.Types[0].Names = append([]session.ClientName{n}, names.Types[0].Names...)
 		whole.Types[0].Whole.Resources = append(whole.Types[0].Whole.Resources, r)
 	}
@@ -131,7 +131,7 @@ func BenchmarkAnswer(b *testing.B) {
 		if kind == "whole" {
 			set := new(fanout.News)
 			for _, n := range f.streams[0].Types[0].Names {
-				set.Resources = append(set.Resources, &cache.Resource{Name: n.Name, Version: n.Held})
+				set.Resources = append(set.Resources, &cache.Resource{Name: n.Name, Version: n.Sent})
 			}
 			for i := range f.streams {
 				f.streams[i].Types = []downstream.TypeView{{ClientType: f.streams[i].Types[0].ClientType, Whole: set}}

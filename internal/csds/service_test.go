@@ -207,11 +207,11 @@ func stream(id string) downstream.View {
 	nacked := session.ClientType{Type: cache.Cluster, Group: defaultGroup, Nonce: "1", Nack: "no such socket", NackedAt: came}
 	v := downstream.View{Node: &core.Node{Id: id}, Types: []downstream.TypeView{
 		{ClientType: nacked}, {ClientType: session.ClientType{Type: cache.Endpoint, Group: defaultGroup}, Names: []session.ClientName{{Name: "a", Step: session.StepUnsent, Now: "2"}}},
-		{ClientType: session.ClientType{Type: cache.Secret, Group: defaultGroup, Nonce: "1"}, Names: []session.ClientName{{Name: "key", Step: session.StepSynced, Held: "hash-of-a-key", Now: "hash-of-a-key"}}},
+		{ClientType: session.ClientType{Type: cache.Secret, Group: defaultGroup, Nonce: "1"}, Names: []session.ClientName{{Name: "key", Step: session.StepSynced, Sent: "hash-of-a-key", Now: "hash-of-a-key"}}},
 		{ClientType: session.ClientType{Type: cache.Route, Group: "none", Refused: "no identity"}, Names: []session.ClientName{{Name: "r", Step: session.StepSynced}}},
 	}}
 	for _, step := range []session.Step{session.StepSynced, session.StepUnacked, session.StepRejected, session.StepUnsent, session.StepStays, session.StepUnknown, session.StepAwaited} {
-		v.Types[0].Names = append(v.Types[0].Names, session.ClientName{Name: string(step), Step: step, Held: "1", Now: "2"})
+		v.Types[0].Names = append(v.Types[0].Names, session.ClientName{Name: string(step), Step: step, Sent: "1", Now: "2"})
 	}
 	return v
 }
@@ -261,8 +261,8 @@ func TestBodiesOnRequest(t *testing.T) {
 		f := newFake()
 		v := stream("a")
 		v.Types[0].Names = []session.ClientName{
-			{Name: "new", Step: session.StepSynced, Held: "2", Now: "2", Resource: cache.NewResource(cache.Cluster, &service.Resource{Name: "new", Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})},
-			{Name: "old", Step: session.StepUnsent, Held: "1", Now: "2", Resource: cache.NewResource(cache.Cluster, &service.Resource{Name: "old", Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})},
+			{Name: "new", Step: session.StepSynced, Sent: "2", Now: "2", Resource: cache.NewResource(cache.Cluster, &service.Resource{Name: "new", Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})},
+			{Name: "old", Step: session.StepUnsent, Sent: "1", Now: "2", Resource: cache.NewResource(cache.Cluster, &service.Resource{Name: "old", Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})},
 		}
 		f.streams = []downstream.View{v}
 		s := New(f, shows(tt.mode))
@@ -287,7 +287,7 @@ func many(clients, names, kinds int) *fake {
 	views := make([][]session.ClientName, kinds)
 	for k := range views {
 		for n := range names {
-			views[k] = append(views[k], session.ClientName{Name: fmt.Sprintf("cluster-%d-%06d", k, n), Step: session.StepSynced, Held: "1:" + strings.Repeat("f", 32)})
+			views[k] = append(views[k], session.ClientName{Name: fmt.Sprintf("cluster-%d-%06d", k, n), Step: session.StepSynced, Sent: "1:" + strings.Repeat("f", 32)})
 		}
 	}
 	for i := range clients {
@@ -368,7 +368,7 @@ func TestJSON(t *testing.T) {
 	odd.Node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(math.NaN()), "b": {}}}
 	long := packed(t, &cluster.Cluster{Name: "long", ConnectTimeout: &durationpb.Duration{Seconds: math.MaxInt64}})
 	odd.Types[0].Names[0].Resource = cache.NewResource(cache.Cluster, &service.Resource{Name: "long", Resource: long}, cache.Fingerprint{})
-	odd.Types[0].Names[0].Now = odd.Types[0].Names[0].Held
+	odd.Types[0].Names[0].Now = odd.Types[0].Names[0].Sent
 	f.streams = []downstream.View{stream("a"), odd}
 	s := New(f, shows(config.CSDSBodies))
 	post := func(body string) *httptest.ResponseRecorder {

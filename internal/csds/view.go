@@ -177,7 +177,7 @@ func (a *answer) clientType(t *downstream.TypeView, hub *fanout.Hub, b *bodies) 
 func namesOf(set *fanout.News) []session.ClientName {
 	names := make([]session.ClientName, 0, len(set.Resources))
 	for _, r := range set.Resources {
-		names = append(names, session.ClientName{Name: r.Name, Step: session.StepSynced, Held: r.Version, Now: r.Version, Resource: r})
+		names = append(names, session.ClientName{Name: r.Name, Step: session.StepSynced, Sent: r.Version, Now: r.Version, Resource: r})
 	}
 	slices.SortFunc(names, func(a, b session.ClientName) int { return strings.Compare(a.Name, b.Name) })
 	return names
@@ -192,7 +192,7 @@ func (a *answer) resources(t *downstream.TypeView, names []session.ClientName, s
 		g.typ = typ
 		if secret {
 			g.version = readable.Redact(g.version)
-		} else if n.Held == n.Now {
+		} else if n.Sent == n.Now {
 			g.body = b.of(n.Resource)
 		}
 		if list = a.generic(list, &g); len(list) > a.memory {
@@ -205,7 +205,7 @@ func (a *answer) resources(t *downstream.TypeView, names []session.ClientName, s
 
 // ofClient is one resource as a client has it.
 func ofClient(t *downstream.TypeView, n *session.ClientName) generic {
-	g := generic{name: n.Name, version: n.Held, config: statusOf(t, n.Step)}
+	g := generic{name: n.Name, version: n.Sent, config: statusOf(t, n.Step)}
 	switch {
 	case t.Refused != "":
 		g.config, g.failure = configNotSent, &failure{details: t.Refused}

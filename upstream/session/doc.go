@@ -19,5 +19,6 @@
 // acknowledges a response without asking any client (UP-4, NACK-1).
 //
 // Limitations: ADS only. The names and the wildcard of a type never share a SotW stream (TRANSLATE-11), and a SotW
-// server goes on sending a wildcard that was given up until the stream ends. Each group learns for itself what a control plane can do, for example that it has no Delta.
+// server goes on sending a wildcard that was given up until the stream ends. Each group learns for itself what a
+// control plane can do, for example that it has no Delta.
 package session

@@ -209,7 +209,8 @@ const notFound = 5
 func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 	name, label := r.GetName(), c.bodies[string(r.GetResource().GetValue())].label
 	before := of.words[name]
-	if shown, was := l.shown[name]; was && (shown == r.GetVersion() || before.label == label && before.at < l.begun) {
+	unchanged := before.label == label && before.at < l.begun
+	if shown, was := l.shown[name]; was && (shown == r.GetVersion() || unchanged) {
 		l.repeats = true
 	}
 	w := word{label: label, before: before.label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, ends: c.ends(r.GetTtl())}
@@ -223,7 +224,8 @@ func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 	limited := !w.ends.IsZero() || !before.ends.IsZero()
 	replaces := before.label != "" && before.label != label
 	leads := slices.ContainsFunc(w.aliases, func(alias string) bool { return of.words[alias].denies() })
-	if changed := before.denies() || before.erred || replaces; changed || leads || limited {
+	ends := before.denies() || before.erred
+	if news := ends || replaces || leads; news || limited {
 		c.spoken(k, name, limited)
 		for _, alias := range append(slices.Clone(w.aliases), before.aliases...) {
 			c.spoken(k, alias, false)
@@ -283,8 +285,8 @@ func (c *Checker) goes(k kind, of *lane, name string) {
 	c.spoken(k, name, true)
 }
 
-// hushed notes that upstream's silence says that a name leads to nothing.
-func (c *Checker) hushed(k kind, of *lane, name string) {
+// silenced notes that upstream's silence says that a name leads to nothing.
+func (c *Checker) silenced(k kind, of *lane, name string) {
 	w := of.words[name]
 	w.silent = true
 	of.words[name], c.world[k.name][name] = w, c.event()
@@ -334,7 +336,7 @@ func (c *Checker) conclude() {
 			for name, q := range l.asked {
 				open := !q.answered && !(q.shown && !l.repeats)
 				if open && !of.words[name].denies() && c.counts(s, q.since) {
-					c.hushed(k, of, name)
+					c.silenced(k, of, name)
 				}
 			}
 		}
@@ -349,7 +351,7 @@ func (c *Checker) sweep(k kind, l *carried, of *lane) {
 	for name, w := range of.words {
 		vouched := l.shown[name] != "" && !l.repeats
 		if !vouched && !w.denies() && w.at < l.begun {
-			c.hushed(k, of, name)
+			c.silenced(k, of, name)
 		}
 	}
 }

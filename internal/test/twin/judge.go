@@ -21,7 +21,7 @@ type Checker struct {
 	events int // how many there were so far
 
 	// What upstream has and has said. The events are by type and name.
-	world     map[string]map[string]int       // when it was last there anew, or no more, in a world or by upstream's word or silence
+	world     map[string]map[string]int       // when it last appeared or went, in a world or by what upstream said, or did not say
 	unnamed   map[string]map[string]int       // when it last lost an alias
 	said      map[string]map[string]int       // when upstream last said something else of it than before
 	limited   map[string]map[string]time.Time // until when it was said to be good, by name, or wildcard and name, in any life of the relay; zero: for good

@@ -97,7 +97,8 @@ func (c *Checker) stands(k kind, t *topic, name string) bool {
 		of := c.lanes[k.name][l.wildcard]
 		w := of.words[name]
 		stands := w.at >= l.begun || l.shown[name] != "" || c.speechless(k)
-		if same := w.there() && w.label == t.holds[name].label; same && stands && t.interest.Covers(name, w.aliases) {
+		same := w.there() && w.label == t.holds[name].label
+		if same && stands && t.interest.Covers(name, w.aliases) {
 			return c.excuse(standing)
 		}
 		if l.faulty[name] {

@@ -66,7 +66,9 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		delete(t.asked, wildcard) // there is nothing
 		answer = true
 	}
-	t.answers, t.adds = answer || t.parts > 0 && t.answers, news || t.parts > 0 && t.adds
+	goesOn := t.parts > 0 // it is a further part of a response
+	t.answers = answer || goesOn && t.answers
+	t.adds = news || goesOn && t.adds
 	_, left, _ := strings.Cut(resp.GetNonce(), "-")
 	t.parts, _ = strconv.Atoi(left)
 	c.ordered(who, cl, k, t.adds, takes, t.answers)
@@ -130,13 +132,15 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 	cl := c.clients[id]
 	k, _ = named(url)
 	who = fmt.Sprintf("c%d %s", id, k.name)
-	if cl == nil || !cl.open || cl.topics[k.name] == nil || cl.topics[k.name].interest.fresh {
+	if cl != nil && cl.open {
+		t = cl.topics[k.name]
+	}
+	if t == nil || t.interest.fresh {
 		c.fail("G1", "%s: a response that was not asked for (%s)", who, url)
 		return who, k, nil
 	}
 	c.conclude()
 	c.event()
-	t = cl.topics[k.name]
 	t.answered = true
 	return who, k, t
 }
@@ -215,8 +219,12 @@ func (c *Checker) confirmed(k kind, name string) bool {
 // the other (WILD-16).
 func (c *Checker) twoTables(k kind, t *topic, name, label string) bool {
 	byName, byWildcard := c.lanes[k.name][false].words[name], c.lanes[k.name][true].words[name]
-	both := byName.at > 0 && byWildcard.at > 0 && (byName.is(label) || byWildcard.is(label))
-	return both && len(t.interest.Names) > 0 && c.excuse(tables)
+	both := byName.at > 0 && byWildcard.at > 0
+	either := byName.is(label) || byWildcard.is(label)
+	if named := len(t.interest.Names) > 0; !named || !both {
+		return false
+	}
+	return either && c.excuse(tables)
 }
 
 // again reports whether a client is sent what it has, though nothing was said of it since (G5).
@@ -282,8 +290,11 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 	if !own && c.leadsElsewhere(k, t, name) {
 		return c.excuse(tables)
 	}
-	members, asMember := c.lanes[k.name][true], t.interest.Wildcard && !t.interest.Names[name]
-	return asMember && members.answered && !members.words[name].there() && c.excuse(lacking)
+	if asMember := t.interest.Wildcard && !t.interest.Names[name]; !asMember {
+		return false
+	}
+	members := c.lanes[k.name][true]
+	return members.answered && !members.words[name].there() && c.excuse(lacking)
 }
 
 // leadsElsewhere reports whether the names of a client that lead to a resource by alias lead to others in the table of

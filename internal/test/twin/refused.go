@@ -45,9 +45,10 @@ func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool
 	if first {
 		r = &refusal{url: url, names: map[string]bool{}}
 	}
-	if brings = brings && url != refusedType && first; len(add) == 0 && first {
+	if first && len(add) == 0 {
 		return // a first request that names nothing asks for everything
 	}
+	brings = brings && first && url != refusedType
 	var m proto.Message
 	if p.sotw {
 		m = r.sotw(p, add, brings)
@@ -125,7 +126,7 @@ func (g *Game) toldRefused(p *player, m proto.Message) bool {
 		return false
 	}
 	if p == nil || p.refused[url] == nil {
-		g.checker.fail("G1", "a client is told of a type that it has not asked for")
+		g.checker.fail("G1", "a client is sent a type that it has not asked for")
 		return true
 	}
 	r := p.refused[url]

@@ -51,9 +51,8 @@ func TestCertificatesRotate(t *testing.T) {
 			rotate()
 			plane.Start()
 			in := func(dir, file string) string { return filepath.Join(dir, file) }
-			r := startRelay(t, "tier-1", plane.addr,
-				"upstream.tls.ca="+in(ofRelay, "ca.crt"), "upstream.tls.cert="+in(ofRelay, "tls.crt"), "upstream.tls.key="+in(ofRelay, "tls.key"),
-				"downstream.tls.client_ca="+in(ofRelay, "ca.crt"), "downstream.tls.cert="+in(ofRelay, "tls.crt"), "downstream.tls.key="+in(ofRelay, "tls.key"))
+			r := startRelay(t, "tier-1", plane.addr, append(asks(ofRelay),
+				"upstream.tls.ca="+in(ofRelay, "ca.crt"), "upstream.tls.cert="+in(ofRelay, "tls.crt"), "upstream.tls.key="+in(ofRelay, "tls.key"))...)
 			start := func(name string) *realenvoy.Envoy {
 				t.Helper()
 				e := realenvoy.Start(t, realenvoy.ADS(realenvoy.Node{ID: name, Cluster: "e2e"}, realenvoy.Source{

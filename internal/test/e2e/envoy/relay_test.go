@@ -42,6 +42,14 @@ func startRelay(t testing.TB, instance, upstream string, sets ...string) *relaye
 	return r
 }
 
+// asks are what a relay is configured with that has its certificates in a directory, in files as Kubernetes names them, and
+// asks its clients for theirs.
+func asks(dir string) []string {
+	return []string{
+		"downstream.tls.client_ca=" + filepath.Join(dir, "ca.crt"), "downstream.tls.cert=" + filepath.Join(dir, "tls.crt"), "downstream.tls.key=" + filepath.Join(dir, "tls.key"),
+	}
+}
+
 // Start starts the relay, again if it was closed.
 func (r *relayed) Start() {
 	r.t.Helper()

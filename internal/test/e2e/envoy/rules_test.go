@@ -56,12 +56,10 @@ func TestWorkloadCertificateRotates(t *testing.T) {
 			if err := os.WriteFile(rules, []byte(rulesForWorkloads), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			in := func(dir, file string) string { return filepath.Join(dir, file) }
-			r := startRelay(t, "tier-1", plane.addr, "authz.rules_file="+rules,
-				"downstream.tls.client_ca="+in(ofRelay, "ca.crt"), "downstream.tls.cert="+in(ofRelay, "tls.crt"), "downstream.tls.key="+in(ofRelay, "tls.key"))
+			r := startRelay(t, "tier-1", plane.addr, append(asks(ofRelay), "authz.rules_file="+rules)...)
 			e := realenvoy.Start(t, realenvoy.ADS(realenvoy.Node{ID: "envoy", Cluster: "e2e"}, realenvoy.Source{
 				Target: r.addr, SotW: w.sotw,
-				TLS: &realenvoy.TLS{CA: in(ofEnvoy, "ca.crt"), Follow: realenvoy.WriteSecret(t, ofEnvoy)},
+				TLS: &realenvoy.TLS{CA: filepath.Join(ofEnvoy, "ca.crt"), Follow: realenvoy.WriteSecret(t, ofEnvoy)},
 			}), realenvoy.Options{Name: "envoy"})
 			e.WaitReady(patience)
 			address := listens(t, e, "web")
