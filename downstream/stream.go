@@ -176,6 +176,9 @@ func (st *stream) close(err error) error {
 	untold := st.session.Untold()
 	st.mu.Unlock()
 	st.follow.over(untold)
+	if st.conn != nil && st.limiter != nil {
+		st.conn.requests.Store(st.limiter)
+	}
 	st.server.unregister(st)
 	if reason == session.BadRequest || reason == session.OverLimit {
 		st.conn.faulted(len(types))

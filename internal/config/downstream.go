@@ -121,7 +121,8 @@ type Downstream struct {
 	RequestRate int `yaml:"request_rate"`
 
 	// RequestBurst is how many requests a stream may send at once before
-	// RequestRate holds.
+	// RequestRate holds. A stream that follows another one on its connection
+	// goes on with what that had left.
 	// Default: 200.
 	RequestBurst int `yaml:"request_burst"`
 
