@@ -78,6 +78,17 @@ func (t *Table) Answer(id ID) Answer {
 	return a
 }
 
+// Bare is Answer without aliases. A name to which only others answer is Absent: upstream has spoken of
+// it, and has nothing of that name.
+func (t *Table) Bare(id ID) Answer {
+	e := &t.entries[id]
+	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
+	if a.State == Unknown && e.matched() {
+		a.State, a.Cause = Absent, Removed
+	}
+	return a
+}
+
 // Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 func (t *Table) Vanished(id ID) Seq {
 	if e := &t.entries[id]; e.vanished && e.state != Present {

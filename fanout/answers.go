@@ -2,62 +2,59 @@ package fanout
 
 import "github.com/xds-relay/xds-relay/cache"
 
-// answers finds what names lead to: what the lane of names has answered or, until it has, what the
-// wildcard's set lends to them (WILD-11, WILD-16). Its IDs are those of the named Table.
+// answers finds what names resolve to: what the lane of names has answered or, until it has, the
+// wildcard's member of that name (WILD-11, WILD-16). Its IDs are those of the named Table.
 type answers struct{ named, wildcard *cache.Table }
 
-// of returns what a name leads to.
-func (t answers) of(id cache.ID) cache.Answer {
-	a := t.named.Answer(id)
-	if b := t.borrowed(id); b.State == cache.Present {
-		b.Error = a.Error
-		return b
+// of returns what a name resolves to.
+func (t answers) of(id cache.ID) cache.Answer { return t.orFallback(id, t.named.Answer(id)) }
+
+// bare is of without aliases, which SotW does not have: a resource under another name is no answer
+// to a SotW client (NAME-3).
+func (t answers) bare(id cache.ID) cache.Answer { return t.orFallback(id, t.named.Bare(id)) }
+
+func (t answers) orFallback(id cache.ID, a cache.Answer) cache.Answer {
+	if r, since := t.fallback(id); r != nil {
+		a.State, a.Cause, a.Resource, a.Seq = cache.Present, 0, r, since
 	}
 	return a
 }
 
-// borrows reports whether the lane of names has no answer that outweighs a wildcard copy. A
-// does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
-func (t answers) borrows(id cache.ID) bool {
+// open reports whether the lane of names has no answer that outweighs a member of the wildcard's
+// set. A does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
+func (t answers) open(id cache.ID) bool {
 	if !t.named.Answered(id) {
 		return true
 	}
 	return t.named.Led(id) == cache.Absent && t.named.Cause(id) == cache.Timer
 }
 
-// lent reports whether a name leads to the wildcard's copy.
-func (t answers) lent(id cache.ID) bool {
-	w, ok := t.wildcard.Find(t.named.Name(id))
-	return ok && t.borrows(id) && t.wildcard.Led(w) == cache.Present
-}
-
-// borrowed returns the wildcard's answer for a name, if the name borrows.
-func (t answers) borrowed(id cache.ID) (a cache.Answer) {
-	if t.borrows(id) {
-		a = t.inSet(id)
+// fallback returns the wildcard's member that a name resolves to because its own lane says nothing,
+// and since when it does; nil: there is none.
+func (t answers) fallback(id cache.ID) (*cache.Resource, cache.Seq) {
+	m, ok := t.wildcard.Find(t.named.Name(id))
+	if !ok || !t.open(id) {
+		return nil, 0
 	}
-	return a
+	// The clients' last copy from the lane of names vanished then, even if the member changed earlier.
+	return t.wildcard.Own(m), max(t.wildcard.Seq(m), t.named.Vanished(id))
 }
 
-// inSet returns the wildcard's answer for a name.
-func (t answers) inSet(id cache.ID) (a cache.Answer) {
-	if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
-		a = t.wildcard.Answer(w)
-	}
-	return a
+// fallsBack reports whether a name resolves to a member of the wildcard's set.
+func (t answers) fallsBack(id cache.ID) bool {
+	r, _ := t.fallback(id)
+	return r != nil
 }
 
-// wasLent reports whether the wildcard has lent exactly this resource to its own name, so that
-// clients that asked for the name have it already and need no second copy (DOWN-DELTA-14). It also
-// returns since when. The clients that asked for an alias are not covered: their Subscriptions know
-// what they were sent.
-func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
+// same reports whether a resource's own name resolves to exactly this already, as a fallback: clients
+// that asked for the name have it and need no second copy (DOWN-DELTA-14). It also returns since when.
+func (t answers) same(r *cache.Resource) (since cache.Seq, same bool) {
 	id, ok := t.named.Find(r.Name)
 	if !ok {
 		return 0, false
 	}
-	a := t.borrowed(id)
-	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
+	before, since := t.fallback(id)
+	return since, before != nil && before.Version == r.Version
 }
 
 // limited reports whether a resource has a TTL on one of the lanes.

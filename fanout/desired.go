@@ -62,7 +62,6 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Ti
 	id := x.named.InternNext(r, name)
 	if x.want(s, id) {
 		x.unstored.recall(name)
-		x.loans.join(id, name)
 		x.shelf.serve(id, name, now)
 		delete(x.restored.awaited, name)
 	}

@@ -7,13 +7,13 @@ import "github.com/xds-relay/xds-relay/cache"
 // names gets very many changes.
 
 // Digest returns the digest of everything that the client's interest leads to. ok is false if the
-// caller has to list the resources instead, because two names may lead to the same one or to a
-// member of the wildcard's set.
+// caller has to list the resources instead, because a name may resolve to a member of the wildcard's
+// set.
 func (v View) Digest() (digest string, ok bool) {
 	switch {
 	case len(v.s.names.ids) == 0:
 		return v.Set().Digest(), true
-	case v.s.wildcard || v.x.named.Aliased() > 0 || v.x.wildcard.Len() > 0:
+	case v.s.wildcard || v.x.wildcard.Len() > 0:
 		return "", false
 	}
 	if !v.s.summed {

@@ -31,7 +31,7 @@ func TestDigest(t *testing.T) {
 			c.Replace(Names{Some: true, Added: []string{name()}}, epoch)
 			c.Replace(Names{Some: true, Gone: []string{name()}}, epoch)
 		case 1:
-			c.Delta([]string{name()}, []string{name()}, epoch)
+			c.Replace(Names{Some: true, Added: []string{name()}, Gone: []string{name()}}, epoch)
 		case 2:
 			h.Apply(byName, &cache.Update{Removed: []string{name()}})
 		case 3:

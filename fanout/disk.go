@@ -67,7 +67,7 @@ func saveNamed(x *index) []Saved {
 	lanes := parts{lane: Lane{Type: x.url}}
 	for id, name := range x.named.Interned() {
 		switch state := x.named.Led(id); {
-		case state == cache.Present && !x.loans.has(name):
+		case state == cache.Present:
 			part := lanes.of(origin, x.restored.age(name))
 			part.Names = append(part.Names, name)
 		case state == cache.Absent && x.hub.config.KeepUnwanted:
@@ -76,9 +76,6 @@ func saveNamed(x *index) []Saved {
 		}
 	}
 	for _, r := range resources {
-		if x.loans.inherits(r.Name) {
-			continue
-		}
 		for _, as := range x.ages(r.Resource) {
 			part := lanes.of(origin, as)
 			part.Resources = append(part.Resources, r)

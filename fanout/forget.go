@@ -11,7 +11,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	if id, ok := n.Find(name); ok {
 		n.x.unwanted.note(id, name)
 	}
-	n.x.loans.dropInherited(name, "")
+	delete(n.again, name)
 	delete(n.silence.mute, name)
 	delete(n.silence.refused, name)
 	delete(n.doubts.mayBeHidden, name)

@@ -343,9 +343,9 @@ func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
 	}
 }
 
-// hubThatLends returns a Hub whose wildcard lends a to a name. The wildcard has just been given up, which
+// hubWithFallback returns a Hub in which a name resolves to a member of the wildcard's set. The wildcard has just been given up, which
 // upstream has not been told yet.
-func hubThatLends() *Hub {
+func hubWithFallback() *Hub {
 	h := NewHub(Config{})
 	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
@@ -356,19 +356,19 @@ func hubThatLends() *Hub {
 	return h
 }
 
-// TestWhatAWildcardLeavesToNamesIsTakenWithIt: the lane of names may be asked for before the next call,
+// TestFallbacksThatEndAreTakenWithTheWildcard: the lane of names may be asked for before the next call,
 // and would then be asked for once more (WILD-11).
-func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
-	h := hubThatLends()
-	if taken := changes(h); !slices.Equal(taken[byName].Inherited, []string{"a"}) {
-		t.Errorf("taken: %v; want a as inherited by name", taken)
+func TestFallbacksThatEndAreTakenWithTheWildcard(t *testing.T) {
+	h := hubWithFallback()
+	if taken := changes(h); !slices.Equal(taken[byName].Again, []string{"a"}) {
+		t.Errorf("taken: %v; want a to be asked for again", taken)
 	}
 }
 
-// TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited: changes of the wildcard's lane were still
+// TestFallbacksThatEndAreTakenWithTheWildcardThoughItWaited: changes of the wildcard's lane were still
 // gathered when those of names were not (UP-6).
-func TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited(t *testing.T) {
-	h := hubThatLends()
+func TestFallbacksThatEndAreTakenWithTheWildcardThoughItWaited(t *testing.T) {
+	h := hubWithFallback()
 	gathers := func(lane Lane) (c Carrier, carried bool) {
 		if lane == all {
 			c.Until = epoch.Add(time.Second)
@@ -381,7 +381,7 @@ func TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited(t *testing.T) {
 	woken := false
 	h.Wanted().OnWake(func() { woken = true })
 	taken, later := h.Changes(epoch.Add(time.Second), gathers)
-	if !slices.Equal(taken[byName].Inherited, []string{"a"}) {
-		t.Errorf("taken: %v; want a as inherited by name; pending %v, later %v, woken %v", taken, h.Wanted().Pending(), later, woken)
+	if !slices.Equal(taken[byName].Again, []string{"a"}) {
+		t.Errorf("taken: %v; want a to be asked for again; pending %v, later %v, woken %v", taken, h.Wanted().Pending(), later, woken)
 	}
 }

@@ -30,7 +30,6 @@ type index struct {
 
 	// What names lead to, given both lanes and what was loaded from disk.
 	answers  answers
-	loans    loans
 	restored restored
 
 	// What nobody wants any more, on its way to the disk and from there.
@@ -50,7 +49,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
+	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}, again: make(map[string]struct{})}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	if !t.Basic() {
@@ -58,7 +57,6 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x, x.unwanted.x, x.shelf.x = x, x, x, x, x, x
 	x.unstored.reset()
-	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }

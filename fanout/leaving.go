@@ -128,7 +128,7 @@ func (v Departed) leaves(l Leaving, told, before cache.Seq) bool {
 			has = has || t.Copy() && had(t.At())
 		}
 	}
-	return has && View(v).Resource(l.Name) == nil && !v.s.lent(Set(v).Member(l.Name))
+	return has && View(v).Resource(l.Name) == nil
 }
 
 // Among returns a client's whole set with the leaving resources. Clients that are sent the same

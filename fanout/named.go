@@ -11,6 +11,9 @@ import (
 type namedLane struct {
 	lane
 	silence silence
+	// again are the names that upstream has to be asked for again, because the wildcard that answered
+	// for them was given up, until it is.
+	again map[string]struct{}
 }
 
 // desired returns all names that are wanted, linger, or are kept for the snapshot.
@@ -96,7 +99,7 @@ func (n *namedLane) takeBack(u *cache.Update) {
 }
 
 func (n *namedLane) unannounced() []string {
-	return slices.DeleteFunc(n.Unconfirmed(), func(name string) bool { return n.x.loans.inherits(name) || n.leavesOut(name) })
+	return slices.DeleteFunc(n.Unconfirmed(), n.leavesOut)
 }
 
 func (n *namedLane) confirm() { n.x.restored.confirmNames() }
@@ -125,10 +128,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		}
 		return n.x.unstored.take(r) // UP-9, H-31
 	}
-	for name := range r.Names() { // they are answered now
-		n.x.loans.dropInherited(name, r.Name)
-	}
-	since, told := n.x.answers.wasLent(r.Resource)
+	since, told := n.x.answers.same(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
@@ -152,9 +152,6 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		}
 	}
 	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
-	if changed {
-		n.x.loans.markFreed(r.Name)
-	}
 	switch {
 	case n.Repeat(r.Name, seq):
 		n.markRenewed(r.Resource, repeated)
@@ -171,9 +168,6 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).
 func (n *namedLane) deny(negative []*cache.Resource) {
 	for _, r := range negative {
-		for _, alias := range r.Aliases {
-			n.x.loans.dropInherited(alias, "")
-		}
 		n.x.markNamed(n.Deny(r, n.x.next()))
 	}
 }
@@ -198,12 +192,11 @@ func (n *namedLane) fail(u *cache.Update) {
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if n.silence.missing(name, u.Stream, u.Mute) {
-			if id, _ := n.Find(name); n.x.answers.lent(id) { // it leads to the wildcard's copy as long as there is one
+			if id, _ := n.Find(name); n.x.answers.fallsBack(id) { // it resolves to the member as long as there is one
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next()); since > 0 {
-					n.Date(id, since) // clients have had the lent copy since then
+					n.Date(id, since) // clients have had the member since then
 				}
-				n.x.loans.markUnlent(id)
 				continue
 			}
 			if silent++; silent == 1 {
@@ -213,7 +206,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silence.of(name, u.Stream); ok && !n.x.loans.outliveSilence(name, id) {
+		if id, ok := n.silence.of(name, u.Stream); ok && !n.askedAgain(name) {
 			n.silence.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)
@@ -223,11 +216,16 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	return silent, first
 }
 
-// aliasesFallSilent makes the aliases of a resource that is gone by silence Absent, too, except those whose own silence
-// does not count yet, since a wildcard left them the resource (WILD-11).
+// askedAgain reports whether upstream is about to be asked for a name again, so that its silence about it says nothing.
+func (n *namedLane) askedAgain(name string) bool {
+	_, again := n.again[name]
+	return again
+}
+
+// aliasesFallSilent makes the aliases of a resource that is gone by silence Absent, too.
 func (n *namedLane) aliasesFallSilent(r *cache.Resource) {
 	for _, alias := range r.Aliases {
-		if id, ok := n.Find(alias); ok && n.Asked(id) && n.Answer(id).State == cache.Unknown && !n.x.loans.has(alias) {
+		if id, ok := n.Find(alias); ok && n.Asked(id) && n.Answer(id).State == cache.Unknown {
 			n.Remove(alias, cache.Timer, n.x.next())
 		}
 	}
@@ -237,18 +235,16 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
 	n.x.restored.confirm(name)
 	id, ok := n.Find(name)
-	n.x.loans.dropInherited(name, name)
-	lent := ok && n.x.answers.lent(id)
-	r, limited := n.Bearer(name), n.Expires(name)
+	fellBack := ok && n.x.answers.fallsBack(id)
+	r := n.Bearer(name)
 	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
-		if lent && cause != cache.Timer {
+		if fellBack && cause != cache.Timer {
 			n.x.marks.mark(id, content) // it was Absent by silence; now upstream says so
 		}
 		return
 	}
 	n.x.markNamed(touched)
-	defer n.x.loans.fallBack(name, limited)
 	if cause == cache.Timer && r != nil {
 		n.aliasesFallSilent(r)
 	}

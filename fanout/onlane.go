@@ -137,8 +137,8 @@ func (o OnLane) Asked(names []string) (unconfirmed []string) {
 			l.x.wildcard.asked = true
 			return
 		}
-		l.x.loans.asked(names)
 		for _, name := range names {
+			delete(l.x.named.again, name)
 			if id, ok := l.Find(name); ok {
 				l.Ask(id, true)
 				l.x.named.letIn(id)

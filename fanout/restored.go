@@ -72,24 +72,24 @@ func (r *restored) setAge() time.Time {
 
 func (r *restored) any() bool { return r.set || r.names != nil }
 
-// resource reports whether one of a resource's names is restored, or inherited from a restored set.
+// resource reports whether one of a resource's names is restored.
 func (r *restored) resource(of *cache.Resource) bool {
-	return len(r.names)+len(r.x.loans.inherited) > 0 && goesBy(of, func(name string) bool { return r.names[name] || r.x.loans.inherited[name] })
+	return len(r.names) > 0 && goesBy(of, func(name string) bool { return r.names[name] })
 }
 
 // leads reports whether a name leads to something restored.
 func (r *restored) leads(id cache.ID) bool {
 	x := r.x
-	if len(r.names)+len(x.loans.inherited) > 0 {
+	if len(r.names) > 0 {
 		if r.names[x.named.Name(id)] && x.answers.of(id).State == cache.Present {
 			return true
 		}
-		// It may have been loaded under another of its names, or with the wildcard.
+		// It may have been loaded under another of its names.
 		if own := x.named.Answer(id).Resource; own != nil && r.resource(own) {
 			return true
 		}
 	}
-	return r.set && x.answers.lent(id)
+	return r.set && x.answers.fallsBack(id)
 }
 
 // observe confirms the names that an Update speaks of. Silence confirms none that leads to something
@@ -153,7 +153,7 @@ func (r *restored) confirmNames() {
 }
 
 // confirmSet does the same for the wildcard's set. Clients that ask by name are marked, too, since
-// the set may have lent to them.
+// what they resolve to may be in the set.
 func (r *restored) confirmSet() {
 	if r.set {
 		r.set = false
@@ -163,7 +163,7 @@ func (r *restored) confirmSet() {
 }
 
 // AnyRestored reports whether anything of the type may be restored.
-func (v View) AnyRestored() bool { return v.x.restored.any() || len(v.x.loans.inherited) > 0 }
+func (v View) AnyRestored() bool { return v.x.restored.any() }
 
 // Restored reports whether a subscribed name leads to something restored.
 func (v View) Restored(id cache.ID) bool { return v.x.restored.leads(id) }

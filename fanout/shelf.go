@@ -13,9 +13,9 @@ import (
 type shelf struct {
 	x     *index
 	names map[string][]shelved // by each of the names that they were saved for
-	// set is the wildcard's, and members are its resources by each of their names.
+	// set is the wildcard's, and members are its resources by name.
 	set     *Saved
-	members map[string][]cache.Held
+	members map[string]cache.Held
 }
 
 // shelved is a resource on the shelf.
@@ -31,11 +31,9 @@ func (s *shelf) clear() { s.names, s.set, s.members = nil, nil, nil }
 // add puts what was saved of a lane on the shelf.
 func (s *shelf) add(lane Saved) {
 	if lane.Lane.Wildcard {
-		s.set, s.members = &lane, make(map[string][]cache.Held, len(lane.Resources))
+		s.set, s.members = &lane, make(map[string]cache.Held, len(lane.Resources))
 		for _, r := range lane.Resources {
-			for name := range r.Names() {
-				s.members[name] = append(s.members[name], r)
-			}
+			s.members[r.Name] = r
 		}
 		return
 	}
@@ -62,10 +60,8 @@ func (s *shelf) serve(id cache.ID, name string, now time.Time) {
 	}
 	found, here := s.names[name]
 	delete(s.names, name)
-	if !here {
-		for _, r := range s.members[name] {
-			found = append(found, shelved{r, s.set.AsOf})
-		}
+	if r, member := s.members[name]; !here && member {
+		found = append(found, shelved{r, s.set.AsOf})
 	}
 	for _, r := range found {
 		if s.x.named.Has(r.Name) {
@@ -89,7 +85,7 @@ func (s *shelf) serveSet(now time.Time) {
 	for _, r := range s.set.Resources {
 		r.Confirmed = false
 		w.take(r, now)
-		s.x.markNamed(distinct(s.x.loans.lentTo(r.Name)))
+		s.x.markFallback(r.Name)
 	}
 	w.synced = true
 	s.x.restored.addSet(s.set.AsOf)

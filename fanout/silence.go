@@ -27,14 +27,13 @@ var unanswered = &statuspb.Status{
 }
 
 // of reports whether upstream has sent nothing for a name on its own lane, not even an error on
-// this stream. A copy that the wildcard lends is no answer, since it may be removed tomorrow, and
-// neither is an inherited one.
+// this stream. A member of the wildcard's set is no answer, since it may be removed tomorrow.
 func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 	id, ok := s.named.Find(name)
 	if !ok || s.named.Answer(id).Error != nil && s.refused[name] == stream {
 		return id, false
 	}
-	return id, s.named.x.loans.has(name) || s.named.x.loans.inherits(name) || !s.named.Answered(id)
+	return id, !s.named.Answered(id)
 }
 
 // missing notes that the timer of a name has run out on a stream. mute: the stream has carried
@@ -48,11 +47,11 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 		return false // it exists, or may
 	}
 	id, silent := s.of(name, stream)
-	if silent && s.named.x.loans.outliveSilence(name, id) {
+	if silent && s.named.askedAgain(name) {
 		return false // WILD-11
 	}
 	if silent && !s.named.x.unstored.has(name, stream) {
-		if mute && !s.named.x.answers.lent(id) {
+		if mute && !s.named.x.answers.fallsBack(id) {
 			s.mute[name] = stream
 		}
 		return true

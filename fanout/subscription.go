@@ -22,6 +22,7 @@ type Subscription struct {
 	summed   bool
 	wildcard bool
 	mode     mode
+	sotw     bool      // aliases are not for it (NAME-3)
 	reads    bool      // it is a reader of the wildcard's set (readers.go),
 	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
@@ -64,13 +65,10 @@ type Asked struct {
 	New []string
 	// Wildcard: the whole set has to be sent (rows a, c, e, j, n, t).
 	Wildcard bool
-	// Left are the names that were given up while the wildcard stays, and the names of the members
-	// that they led to, unless the client still asks for these. The client has them by name, so each
-	// has to be sent again as a member, or removed (row l, WILD-8).
+	// Left are the names that were given up while the wildcard stays. The client has what bears them by
+	// name, so each has to be sent again as a member, or removed (row l, WILD-8).
 	Left []string
 	Gone []string // the names that were given up and led to nothing; only for Delta
-	// Freed are names that may lead elsewhere now because others were given up (WILD-16).
-	Freed []cache.ID
 }
 
 // Delta applies the two lists of one Delta request: subscribes first, then unsubscribes
@@ -126,14 +124,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 		if stays {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
-			for _, r := range x.answers.inSet(id).Resources() {
-				if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
-					asked.Left = append(asked.Left, r.Name)
-				}
-			}
 		}
 	}
-	asked.Freed = s.drop(gone)
+	s.drop(gone)
 	return asked
 }
 
@@ -153,6 +146,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
 	defer x.unlock()
+	s.sotw = true
 	var asked Asked
 	switch {
 	case names.Some:
@@ -183,19 +177,16 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	if s.names.add(asked.Names) {
 		s.summed = false
 	}
-	asked.Freed = s.drop(gone)
+	s.drop(gone)
 	return asked
 }
 
-// drop drops what is known of names that the client has given up. It returns the names to which
-// members are lent now.
-func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
-	if len(gone) == 0 {
-		return nil
+// drop drops what is known of names that the client has given up.
+func (s *Subscription) drop(gone []cache.ID) {
+	if len(gone) > 0 {
+		s.summed = false
+		s.names.remove(distinct(gone))
 	}
-	s.summed = false
-	s.names.remove(distinct(gone))
-	return s.index.loans.freed(s, gone)
 }
 
 // Close ends the interest. Names that only this client wanted linger.

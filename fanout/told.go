@@ -157,6 +157,12 @@ func (l *NameList) move(from, to int) {
 	}
 }
 
+// distinct sorts IDs and drops repeated ones.
+func distinct(ids []cache.ID) []cache.ID {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // cut shortens a list, and gives back memory that it no longer needs.
 func cut[T any](list []T, to int) []T {
 	switch clear(list[to:]); {

@@ -31,7 +31,7 @@ func (u *unwanted) any() bool { return u.set != nil || len(u.names) > 0 }
 func (u *unwanted) note(id cache.ID, name string) {
 	n := &u.x.named
 	state := n.Led(id)
-	if !u.x.hub.config.KeepUnwanted || state == cache.Unknown || u.x.loans.has(name) {
+	if !u.x.hub.config.KeepUnwanted || state == cache.Unknown {
 		return
 	}
 	var l leftover
@@ -39,7 +39,7 @@ func (u *unwanted) note(id cache.ID, name string) {
 		l.origin, _ = n.Settled()
 		l.asOf = u.x.restored.age(name)
 		for _, r := range n.Answer(id).Resources() {
-			if own, _ := n.Find(r.Name); !r.DoNotCache && !u.x.loans.inherits(r.Name) {
+			if own, _ := n.Find(r.Name); !r.DoNotCache {
 				l.resources = append(l.resources, n.Hold(own))
 			}
 		}

@@ -1,8 +1,6 @@
 package fanout
 
 import (
-	"slices"
-
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -51,14 +49,14 @@ func (v View) Wildcard() (subscribed, synced bool) {
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
 // for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).
 func (v View) Resource(name string) *cache.Resource {
-	_, subscribed := v.Lookup(name)
-	if id, ok := v.x.named.Find(name); ok && (subscribed || v.s.owns(name)) {
-		if r, _ := v.Answer(id).Own(name); r != nil {
-			return r
-		}
-	}
-	if member := v.Set().Member(name); v.s.wildcard && !subscribed || v.s.lent(member) {
-		return member
+	switch id, subscribed := v.Lookup(name); {
+	case subscribed:
+		r, _ := v.Answer(id).Own(name)
+		return r
+	case v.s.owns(name):
+		return v.x.named.Bearer(name)
+	case v.s.wildcard:
+		return v.Set().Member(name)
 	}
 	return nil
 }
@@ -74,7 +72,7 @@ func (v View) Changed(r *cache.Resource) cache.Seq {
 // find returns where a resource of the View is, if it is there in this version.
 func (v View) find(r *cache.Resource) (*cache.Table, cache.ID) {
 	t := &v.x.wildcard.Table
-	if v.s.named(r.Name, nil) && v.x.named.Same(r) {
+	if v.s.named(r.Name) && v.x.named.Same(r) {
 		t = &v.x.named.Table
 	}
 	if id, _ := t.Find(r.Name); t.Same(r) {
@@ -94,22 +92,15 @@ func (v View) Here(name, version string) *cache.Resource {
 }
 
 // named reports whether the client's names lead to a resource of this name: one of them is its name
-// or, on the name's own lane or as a member that the wildcard lends, its alias.
-func (s *Subscription) named(name string, member *cache.Resource) bool {
+// or, on the lane of names, its alias.
+func (s *Subscription) named(name string) bool {
 	_, ok := s.view().Lookup(name)
-	return len(s.names.ids) > 0 && (ok || s.lent(member) || s.owns(name))
+	return len(s.names.ids) > 0 && (ok || s.owns(name))
 }
 
-// Leads reports whether one of the client's names is an alias of the resource that bears this name.
-func (v View) Leads(name string) bool { return v.s.owns(name) || v.s.lent(v.Set().Member(name)) }
-
-// lent reports whether a member of the wildcard's set is lent to one of the client's names.
-func (s *Subscription) lent(member *cache.Resource) bool {
-	return member != nil && slices.ContainsFunc(member.Aliases, func(alias string) bool {
-		id, ok := s.view().Lookup(alias)
-		return ok && s.index.answers.borrows(id)
-	})
-}
+// Leads reports whether one of the client's names is the name or an alias of a resource that bears this name on the
+// lane of names.
+func (v View) Leads(name string) bool { return v.s.owns(name) }
 
 // Unavailable returns why upstream does not answer, by name and on the wildcard; nil: it does
 // (ERR-7).

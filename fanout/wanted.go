@@ -30,7 +30,7 @@ func (w *Wanted) OnWake(wake func()) {
 // look is why upstream has to look at a name, or the wildcard: it may have become wanted or unwanted,
 // and if it is wanted, there may be more to it.
 type look struct {
-	inherited bool // the wildcard that lent to the name was given up (loan.go)
+	again bool // the wildcard that answered for the name was given up (fallback.go)
 }
 
 // changed notes for upstream that it has to look at a name, or the wildcard. What it will find is
@@ -106,9 +106,9 @@ type Carrier struct {
 // Interest is what a group wants on one lane. On the wildcard's lane the one name is Wildcard.
 type Interest struct {
 	Want []string
-	// Inherited are those of Want that count as unanswered although they are subscribed: the
+	// Again are those of Want that count as unanswered although they are subscribed: the
 	// wildcard that answered for them was given up (WILD-11).
-	Inherited []string
+	Again []string
 	// Leave are names that are not wanted any more, and need not be unsubscribed: the server sends
 	// them in any case (UP-9).
 	Leave []string
@@ -138,8 +138,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				}
 				if x.desired(e.id) {
 					i.Want = append(i.Want, name)
-					if e.known.inherited {
-						i.Inherited = append(i.Inherited, name)
+					if e.known.again {
+						i.Again = append(i.Again, name)
 					}
 					continue
 				}

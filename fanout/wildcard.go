@@ -37,7 +37,7 @@ func (w *wildcardLane) audience() iter.Seq2[cache.ID, []*Subscription] {
 	}
 }
 
-func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borrows(named) }
+func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(named) }
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
 
@@ -57,9 +57,6 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	a.Held = w.depart(u, all)
 	if u.Synced {
 		w.changed, w.synced, w.sweeping = w.changed || !w.synced, true, false
-		for name := range w.x.loans.inherited { // all at once: clients would lose members that have not arrived yet
-			w.x.loans.dropInherited(name, "")
-		}
 	}
 	if u.Synced || u.Unchanged {
 		w.guard.takeBack(u, func(string) bool { return true })
@@ -70,10 +67,10 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 }
 
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
-	lent, seq := w.x.loans.lentTo(r.Name), w.x.next()
+	seq := w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq)
 	if changed {
-		w.x.markNamed(distinct(append(lent, w.x.loans.lentTo(r.Name)...)))
+		w.x.markFallback(r.Name)
 		w.changed = true
 	}
 	renews := w.Lease(r.Name, r.TTL, u.At, seq)
@@ -95,9 +92,8 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	if !w.Has(name) {
 		return // it never was a member; an alias of one is none (NAME-7)
 	}
-	lent := w.x.loans.lentTo(name)
 	w.Remove(name, cause, w.x.next())
-	w.x.markNamed(lent)
+	w.x.markFallback(name)
 	w.changed = true
 }
 
@@ -151,7 +147,7 @@ func (w *wildcardLane) awaitsUncertain() bool {
 func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
 	w.x.unwanted.noteSet()
-	w.x.loans.leaveAll()
+	w.x.endFallbacks()
 	w.x.restored.set = false
 	was := w.lane
 	*w = wildcardLane{lane: w.x.newLane(w.at, w)}

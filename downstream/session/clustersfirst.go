@@ -32,6 +32,11 @@ func gains(st state, v fanout.View) bool {
 	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, changes)
 }
 
+// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
+func (x *exchange) leavesNews(v fanout.View, id cache.ID) bool {
+	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !x.holds(v, r) })
+}
+
 // gainsMembers reports whether there are some in the wildcard's set.
 func gainsMembers(st state, v fanout.View) bool {
 	x := st.base()

@@ -59,7 +59,6 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.answered(name)
 	}
 	d.leaves(asked.Left...)
-	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
 		ledTo = append(ledTo, slices.DeleteFunc(d.takeLeft(), d.brings)...) // what the client came with is judged by other rules

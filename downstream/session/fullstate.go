@@ -120,26 +120,15 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	case cache.Present:
 		if asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
-		} else if s.onlyLoses(v, id, &a) {
-			n.goes = true
-			return
 		}
 		n.comes = true
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
-		n.comes = n.comes || s.leavesNews(v, id)
 		s.answered(v.Name(id))
 		s.collectError(v, id, p)
 	case cache.Unknown:
 		s.collectError(v, id, p)
 	}
-}
-
-// onlyLoses reports whether a name leads to less than before, and to nothing that is news.
-func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) bool {
-	lost := func(was string) bool { return v.Resource(was) == nil }
-	comes := func(r *cache.Resource) bool { return !s.holds(v, r) }
-	return slices.ContainsFunc(v.LedTo(id), lost) && !s.leavesNews(v, id) && !slices.ContainsFunc(a.Resources(), comes)
 }
 
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
@@ -198,7 +187,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
 			s.deliveredName(v, id, &a, p)
-		case (p.shrunk || !stays.has(v.Name(id))) && !v.Leads(v.Name(id)):
+		case p.shrunk || !stays.has(v.Name(id)):
 			s.deliveredGone(v, id, &a, p)
 		}
 	}
@@ -216,23 +205,10 @@ func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p
 	v.Tell(id, fanout.ToldGone(p.position))
 }
 
-// tellCopy notes that the client was sent a set with what a name leads to now.
-func (s *sotwState) tellCopy(v fanout.View, id cache.ID, p *part) {
-	if a := v.Answer(id); a.State == cache.Present {
-		s.leads(v, id, &a)
-	}
-	v.Tell(id, fanout.ToldCopy(p.position))
-}
-
 // deliveredName notes what the client holds with a set because of one name.
 func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
 	if !p.shrunk {
-		s.tellCopy(v, id, p)
-	}
-	if v.LedTo(id) != nil {
-		for _, r := range a.Resources() {
-			s.exact.noteAt(s.exact.add(r.Name), r.Version, true, p.position)
-		}
+		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Error != nil { // the set alone would say that the error is over
 		s.collectError(v, id, p)

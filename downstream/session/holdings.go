@@ -84,34 +84,7 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	if id, ok := v.Lookup(name); ok {
 		return h.named(v, id)
 	}
-	if h.sets && v.Leads(name) {
-		return h.inSet(v, name)
-	}
 	return h.member(v, name)
-}
-
-// inSet returns what the client holds, by the last set, of a resource to which only names lead
-// that it does not bear. If no name led to it before that set, it holds the resource as a member
-// or not at all.
-func (h *holdings) inSet(v fanout.View, name string) (version string, some bool) {
-	for _, id := range v.Names() {
-		told, a := v.Told(id), v.Answer(id)
-		if !told.Copy() {
-			continue
-		}
-		for i, r := range a.Resources() {
-			if r.Name != name {
-				continue
-			}
-			if some = true; a.Changed(i) <= told.At() {
-				return r.Version, true
-			}
-		}
-	}
-	if !some {
-		return h.member(v, name)
-	}
-	return "", true
 }
 
 // named returns what the client holds of the resource that bears a subscribed name.

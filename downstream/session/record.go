@@ -112,9 +112,6 @@ func (h *holdings) unclear(v fanout.View, name string) bool {
 	if _, _, exact := h.exact.find(name).of(); exact {
 		return true
 	}
-	if h.sets && v.Leads(name) {
-		return slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Told(id) == fanout.Brought })
-	}
 	if id, ok := v.Lookup(name); ok {
 		return v.Told(id).At() == 0
 	}

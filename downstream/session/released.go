@@ -255,22 +255,13 @@ func (x *exchange) fallsToChange(v fanout.View, name string) bool {
 	return certain && member != nil && (x.released[name].givenUp || !x.holds(v, member))
 }
 
-// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
-func (x *exchange) leavesNews(v fanout.View, id cache.ID) bool {
-	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !x.holds(v, r) })
-}
-
 // collectReleased lists the released resources that are members of the wildcard's set. The others
-// are removed without a message (DOWN-SOTW-10). A client that also asks for one by its own name is
-// told now that it is missing: as long as another name led there, it was not told (MISS-6).
+// are removed without a message (DOWN-SOTW-10).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.released)) {
-		if id, asked := v.Lookup(name); asked && v.Answer(id).State == cache.Absent {
-			s.collectError(v, id, p)
-		}
 		if member, certain := s.falls(v, name); s.postpones && !p.must && s.fallsToChange(v, name) {
 			s.postponed = true
 		} else if certain && (member == nil || !s.wildcardAsked) { // else the set that is due brings it
@@ -279,43 +270,14 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
-// drops forgets what the client drops. It keeps the members of the wildcard's set if it asks for that,
-// resources that bear one of its names, and resources that one of its earlier names leads to.
-func (s *sotwState) drops(v fanout.View, added []string) {
-	if s.exact.noted == 0 {
-		return
-	}
-	led := make(map[string]string)
-	for _, id := range v.Names() {
-		if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
-			s.hasBy(v, id, led)
-		}
-	}
+// drops forgets what the client drops. It keeps the members of the wildcard's set if it asks for that, and resources that
+// bear one of its names.
+func (s *sotwState) drops(v fanout.View) {
 	for noted := range s.exact.all(false) {
-		version, leads := led[noted.name]
-		switch {
-		case subscribes(v, noted.name), wildcard(v) && v.Set().Member(noted.name) != nil:
-		case !leads:
-			s.exact.forget(noted.name)
-			s.version = "" // the client may not have all of the last set any more
-		case version != noted.version:
-			s.exact.noteAt(noted, "", noted.some, 0) // that version may not have listed the name
+		if subscribes(v, noted.name) || wildcard(v) && v.Set().Member(noted.name) != nil {
+			continue
 		}
-	}
-}
-
-// hasBy adds to led what the client has because of a name. Until the next set that is also what the name led to in
-// the last one.
-func (s *sotwState) hasBy(v fanout.View, id cache.ID, led map[string]string) {
-	a := v.Answer(id)
-	for _, r := range a.Resources() {
-		led[r.Name] = r.Version
-	}
-	if !s.sets {
-		s.release(s.leads(v, id, &a)...) // so that what is kept is judged when the name leads elsewhere
-	} else if v.Told(id).Copy() {
-		for _, name := range v.LedTo(id) {
-			led[name], _, _ = s.exact.find(name).of()
-		}
+		s.exact.forget(noted.name)
+		s.version = "" // the client may not have all of the last set any more
 	}
 }

@@ -59,7 +59,6 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 	}
 	s.names = names.listed
 	s.asked.add(asked.Names...)
-	s.changed.add(asked.Freed...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		note.Kind = InitialRequest
@@ -100,7 +99,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		if !wildcard(v) {
 			s.unsubscribed()
 			s.cameWildcard = false
-			s.drops(v, names.Added)
+			s.drops(v)
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
@@ -151,21 +150,9 @@ type changing struct {
 func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
 	held := make(map[string]changing)
 	for _, name := range names.Gone {
-		if _, known := held[name]; !known {
-			held[name] = changing{}
-		}
-		id, _ := v.Lookup(name)
-		led := v.LedTo(id)
-		if led == nil {
-			led = []string{name}
-		}
-		for _, name := range led {
-			switch version, some := s.of(v, name); {
-			case some:
-				held[name] = changing{fanout.Brought, version}
-			case s.exact.find(name).notes(): // it is too large
-				held[name] = changing{}
-			}
+		held[name] = changing{}
+		if version, some := s.of(v, name); some {
+			held[name] = changing{fanout.Brought, version}
 		}
 	}
 	for _, name := range names.Added {
@@ -294,31 +281,23 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 		}
 	}
 	slices.Reverse(p.resources)
-	s.skipped(v, after, s.changed.items)
 	if lost {
-		s.drops(v, nil)
+		s.drops(v)
 	}
 }
 
 // keep puts off the names of which the client came with a version and upstream has not confirmed
-// another (RECON-19), unless another name brings the client the same resource.
+// another (RECON-19).
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if len(asked) == 0 && !s.doubtOver || s.came == "" || !restored(v) || s.came == versionOf(v) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Told(id) == fanout.Brought && v.Restored(id) }
-	comes := make(map[*cache.Resource]bool)
-	for _, id := range asked {
-		for _, r := range v.Answer(id).Resources() {
-			comes[r] = comes[r] || v.Has(id) && !kept(id)
-		}
-	}
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
-		late := kept(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !comes[r] })
-		if late {
+		kept := v.Told(id) == fanout.Brought && v.Restored(id) && v.Answer(id).State == cache.Present
+		if kept {
 			s.asked.add(id)
 		}
-		return late
+		return kept
 	})
 }
 
@@ -337,7 +316,6 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 	since, debt := s.forced[id]
-	s.release(s.leads(v, id, &a)...)
 	if a.State != cache.Unknown {
 		s.paid(id, &a)
 		s.answered(name)
@@ -346,43 +324,36 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	}
 	switch {
 	case a.State == cache.Present:
-		s.collectCopies(v, id, &a, forced, debt && !asked, since, p)
+		s.collectCopy(v, id, a.Resource, forced, debt && !asked, since, p)
 		if asked && a.Error != nil {
 			s.failed.add(id) // H-27
 		}
 		return
 	case a.State == cache.Absent:
 		v.Tell(id, fanout.ToldGone(p.position))
-		if !v.Leads(name) {
-			s.paidReleased(name) // the client learns that it is gone
-		}
+		s.paidReleased(name) // the client learns that it is gone
 	}
 	if _, told := s.erred[id]; asked || !told && a.State == cache.Absent { // collectErrors lists an error that is new
 		s.collectError(v, id, p)
 	}
 }
 
-// collectCopies lists what a name leads to and the client does not hold, or all but what was sent since a debt was made.
-func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all, debt bool, since cache.Seq, p *part) {
-	led, sent, tooLarge := v.LedTo(id) != nil, !v.Told(id).Copy(), 0
-	for _, r := range a.Resources() {
-		switch {
-		case (!all || debt && s.sentSince(v, r, since)) && s.keeps(v, r, v.Told(id).At()):
-		case s.leavesOut(v, r, p):
-			tooLarge++
-			continue
-		default:
-			p.resources, sent = append(p.resources, r), true
-			s.answers(v, r)
+// collectCopy lists what bears a name unless the client holds it. all: it is listed in any case, or with a debt unless it
+// was sent since that was made.
+func (s *sotwState) collectCopy(v fanout.View, id cache.ID, r *cache.Resource, all, debt bool, since cache.Seq, p *part) {
+	told := v.Told(id)
+	switch {
+	case (!all || debt && s.sentSince(v, r, since)) && s.keeps(v, r, told.At()):
+		if told.Copy() {
+			return
 		}
-		if led {
-			s.sentFor(r)
-			sent = true // exact says what was sent, and when
-		}
+	case s.leavesOut(v, r, p):
+		return
+	default:
+		p.resources = append(p.resources, r)
+		s.answers(v, r)
 	}
-	if sent && tooLarge < len(a.Resources()) {
-		v.Tell(id, fanout.ToldCopy(p.position))
-	}
+	v.Tell(id, fanout.ToldCopy(p.position))
 }
 
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
@@ -421,9 +392,6 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 	put(&p.erred, id, struct{}{})
 	name, a := v.Name(id), v.Answer(id)
-	if a.State == cache.Absent && (a.Error == nil || a.Error.GetCode() == cache.NotFound) && v.Leads(name) {
-		return // another of the client's names leads to the resource that bears this one
-	}
 	if a.State == cache.Absent && a.Error == nil {
 		why := notFound
 		if a.Cause == cache.TTLExpired {
@@ -456,7 +424,7 @@ func (s *sotwState) removedNow(p *part) {
 		}
 		for _, id := range v.Names() {
 			if v.Told(id).Copy() {
-				s.tellCopy(v, id, p)
+				v.Tell(id, fanout.ToldCopy(p.position))
 			}
 		}
 		for _, id := range p.goneIDs {

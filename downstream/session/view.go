@@ -42,7 +42,7 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	}
 	for noted := range s.exact.all(false) {
 		name := noted.name
-		covered := subscribes(v, name) || v.Leads(name) || v.Set().Member(name) != nil
+		covered := subscribes(v, name) || v.Set().Member(name) != nil
 		_, went := v.Set().Change(name) // by its TTL, or upstream has said so
 		if noted.some && !covered && (v.Set().Restored() && !went || v.Doubted(name)) {
 			return true
@@ -75,7 +75,7 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 	for _, id := range v.Names() {
 		resources = append(resources, v.Answer(id).Resources()...)
 	}
-	return unique(resources)
+	return resources
 }
 
 // sentVersion returns the version of what the client was sent: of the view without what waits, is

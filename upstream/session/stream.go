@@ -223,9 +223,9 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 		want = list.change(i.Want, i.Drop)
 	}
 	if s.origin.SotW { // it answers no name that is repeated, so its silence counts from now
-		s.subscribed(l, slices.DeleteFunc(i.Inherited, func(name string) bool { return !l.subscribed(name) }), now)
+		s.subscribed(l, slices.DeleteFunc(i.Again, func(name string) bool { return !l.subscribed(name) }), now)
 	} else {
-		for _, name := range i.Inherited {
+		for _, name := range i.Again {
 			l.restart[name] = struct{}{}
 		}
 	}
