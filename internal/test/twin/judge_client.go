@@ -159,6 +159,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	cl, k, t := c.requested(id, req)
 	first, before := t.interest.fresh, t.interest.clone()
 	t.interest.Replace(k, req.GetResourceNames())
+	t.interest.bare = true
 	if t.interest.Empty() {
 		clear(t.holds) // no response will say that what it came with is gone
 	}

@@ -63,7 +63,7 @@ func (c *Checker) waits(k kind, t *topic, world World) bool {
 	for name := range t.interest.Names {
 		leads := slices.ContainsFunc(append(aliased(name), name), func(other string) bool {
 			r, is := world[k.name][other]
-			return is && answers(other, r.Aliases, name)
+			return is && (other == name || !t.interest.bare && answers(other, r.Aliases, name))
 		})
 		if open := c.lanes[k.name][false].words[name].erred || c.isMute(k); open && !leads {
 			return true
@@ -81,8 +81,6 @@ func (c *Checker) stays(k kind, t *topic, name string, world World) bool {
 		return c.excuse(unspeaking)
 	case t.sotw && !k.full:
 		return c.excuse(untold)
-	case t.sotw && !t.interest.Names[name] && !t.interest.Wildcard:
-		return c.excuse(sotwAlias)
 	}
 	return c.stands(k, t, name) || c.isMute(k) && c.excuse(mute)
 }

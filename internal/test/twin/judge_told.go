@@ -99,7 +99,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		first = t.isFirst(k, r.name, r.aliases) || first // a set with an answer goes whole
 		news = c.isNews(k, t, r.name, body) || news
 		renews = renews || wrapped.GetTtl() != nil || !t.holds[r.name].ends.IsZero()
-		answer = t.settle(r.name, r.aliases) || answer
+		answer = t.settle(r.name, nil) || answer
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
@@ -279,8 +279,6 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 		return true
 	case c.denied(k, t, name), c.expired(k, name):
 		return true
-	case !own && t.sotw:
-		return c.excuse(sotwAlias)
 	}
 	for _, p := range c.planes {
 		if used := c.used[p.number] || len(c.used) == 0; used && !p.leads(k, &t.interest, name) {
@@ -328,7 +326,7 @@ func (p *controlPlane) leads(k kind, i *Interest, name string) bool {
 	if r, is := p.world[k.name][name]; is && i.Covers(name, r.Aliases) {
 		return true
 	}
-	return slices.ContainsFunc(aliased(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
+	return !i.bare && slices.ContainsFunc(aliased(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
 }
 
 // failed judges an error that a client is sent. The relay's own NOT_FOUND says that a name leads to nothing.

@@ -9,7 +9,6 @@ const (
 	renewals   leniency = "TTL-3: who knows TTLs may be sent again what is of a type of which something has had one"
 	unspoken   leniency = "RECON-19: the silence of a slow server confirms what is from disk, and that may be older than what a client came with"
 	lacking    leniency = "RECON-16: a wildcard's set may have become complete without what a slow server had yet to say"
-	sotwAlias  leniency = "DOWN-SOTW-12: a SotW client's set may lack what an alias alone leads to"
 	unheld     leniency = "ORDER-3: the client came with clusters, or its stream may be about to end"
 	tooLarge   leniency = "ERR-13: what is too large for the client it need not have as it is"
 	withheld   leniency = "DOWN-SOTW-7: the set waits for a name that has no answer, and what the client came with stays"
@@ -23,7 +22,7 @@ const (
 )
 
 // leniencies are in the order in which they are printed.
-var leniencies = []leniency{tables, renewals, unspoken, lacking, sotwAlias, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
+var leniencies = []leniency{tables, renewals, unspoken, lacking, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
 
 // excuse notes that a leniency was used. It is always true.
 func (c *Checker) excuse(why leniency) bool {

@@ -79,6 +79,7 @@ type Interest struct {
 
 	fresh  bool // no request yet
 	legacy bool // wildcard without ever having named anything
+	bare   bool // aliases are nothing to it: SotW has none (NAME-3)
 }
 
 func newInterest() Interest { return Interest{Names: map[string]bool{}, fresh: true} }
@@ -130,7 +131,10 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 
 // Named reports whether a resource is wanted by name.
 func (i *Interest) Named(name string, aliases []string) bool {
-	return i.Names[name] || slices.ContainsFunc(aliases, func(alias string) bool { return i.Names[alias] })
+	if i.Names[name] || i.bare {
+		return i.Names[name]
+	}
+	return slices.ContainsFunc(aliases, func(alias string) bool { return i.Names[alias] })
 }
 
 // Empty reports whether nothing is wanted.
