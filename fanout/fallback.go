@@ -39,6 +39,10 @@ func (v View) Answer(id cache.ID) cache.Answer {
 	return v.x.answers.of(id)
 }
 
+// Open reports whether the lane of names has not answered a subscribed name, so that a fallback may end before the
+// client is sent it.
+func (v View) Open(id cache.ID) bool { return v.x.answers.open(id) }
+
 // Unanswered reports whether it is not yet known what a subscribed name resolves to.
 func (v View) Unanswered(id cache.ID) bool { return v.Answer(id).State == cache.Unknown }
 

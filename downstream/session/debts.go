@@ -54,7 +54,7 @@ type debts struct {
 
 // released is what is known of a resource that the client's interest may no longer cover.
 type released struct {
-	unknown bool // nobody knows which aliases it lists, so any name without an answer may lead to it
+	unknown bool // a name without an answer may lead to it
 	brought bool // the client came with it, and no name has led to it since
 	// givenUp says that it was given up under the wildcard, and is sent once more, or its removal,
 	// whatever the client holds (WILD-8).

@@ -153,7 +153,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if d.released[name].givenUp {
 			delete(d.released, name) // the name's answer says the rest
 		}
-		if a := v.Answer(id); d.needed.has(name) || !first && a.State == cache.Unknown {
+		if d.needed.has(name) || !first && v.Open(id) {
 			put(&d.forced, id, v.Position())
 		}
 	}

@@ -103,7 +103,7 @@ func (d *deltaState) erase(ledTo, gone []string) {
 					d.release(name) // the member may be smaller than what was too large
 				}
 			case some && len(v.Names()) > 0 && d.mayLead(v, name):
-				put(&d.released, name, released{unknown: !went && d.lists(v, name) == nil})
+				put(&d.released, name, released{unknown: !went})
 			default:
 				d.exact.forget(name)
 			}

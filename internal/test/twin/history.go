@@ -14,8 +14,8 @@ import (
 // lane is what upstream has said of a type in answer to one kind of interest, by name or by wildcard (WILD-16).
 type lane struct {
 	words map[string]word
-	// answered: some stream has carried a response.
-	answered bool
+	// asked: upstream is asked for it. answered: some stream has carried a response.
+	asked, answered bool
 }
 
 func newLane() *lane { return &lane{words: map[string]word{}} }
@@ -101,6 +101,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		l = &carried{wildcard: slices.Contains(subscribe, wildcard), begun: c.event(), asked: map[string]*question{}, shown: maps.Clone(req.GetInitialResourceVersions()), faulty: map[string]bool{}}
 		s.lanes[k.name] = l
 		c.shows(k, s, l)
+		c.endsFallbacks(k)
 	}
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		if q := l.asked[name]; q != nil {
@@ -128,7 +129,20 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		})
 	}
 	if l.wildcard {
-		c.moved[k.name] = c.event()
+		c.lanes[k.name][true].asked, c.moved[k.name] = true, c.event()
+	}
+}
+
+// endsFallbacks notes that the wildcard is given up, if no stream asks for it any more: names may have resolved to what
+// it had (WILD-11).
+func (c *Checker) endsFallbacks(k kind) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && l.wildcard {
+			return
+		}
+	}
+	if set := c.lanes[k.name][true]; set.asked {
+		set.asked, c.moved[k.name] = false, c.event()
 	}
 }
 
@@ -225,7 +239,8 @@ func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 	replaces := before.label != "" && before.label != label
 	leads := slices.ContainsFunc(w.aliases, func(alias string) bool { return of.words[alias].denies() })
 	ends := before.denies() || before.erred
-	if news := ends || replaces || leads; news || limited {
+	fallback := !l.wildcard && before.label == "" && len(w.aliases) > 0 // the wildcard's member may have answered its name, and no alias
+	if news := ends || replaces || leads || fallback; news || limited {
 		c.spoken(k, name, limited)
 		for _, alias := range append(slices.Clone(w.aliases), before.aliases...) {
 			c.spoken(k, alias, false)
