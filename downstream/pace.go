@@ -38,6 +38,14 @@ func (st *stream) pace() {
 	}
 }
 
+// leavesLimiter leaves it to the next stream of the connection: otherwise each new stream could send as much at once as
+// the first.
+func (st *stream) leavesLimiter() {
+	if st.conn != nil && st.limiter != nil {
+		st.conn.requests.Store(st.limiter)
+	}
+}
+
 // stallWatch ends a stream whose client does not read, when a send has waited for it too long.
 // keepalive does not notice such a client, since gRPC answers its pings. The timer is not reset
 // by every send: when it fires, it looks whether a send has begun and is not finished.

@@ -47,9 +47,7 @@ func (st *stream) rejudge() (end *session.End, news []session.Refusal) {
 	return end, news
 }
 
-// limit returns the stream's limiter, or nil if requests are not limited. A stream goes on with that of one which has
-// ended on its connection: otherwise each new stream could send as much at once as the first. Only the receiver calls
-// it.
+// limit returns the stream's limiter, or nil if requests are not limited. Only the receiver calls it.
 func (st *stream) limit(c *ServerConfig) *rate.Limiter {
 	if st.limiter == nil && st.conn != nil {
 		st.limiter = st.conn.requests.Swap(nil)

@@ -176,9 +176,7 @@ func (st *stream) close(err error) error {
 	untold := st.session.Untold()
 	st.mu.Unlock()
 	st.follow.over(untold)
-	if st.conn != nil && st.limiter != nil {
-		st.conn.requests.Store(st.limiter)
-	}
+	st.leavesLimiter()
 	st.server.unregister(st)
 	if reason == session.BadRequest || reason == session.OverLimit {
 		st.conn.faulted(len(types))

@@ -75,7 +75,7 @@ func TestAbsentNamesByCause(t *testing.T) {
 	h.Subscribe(typ, NewSubscriber(func() {})).Delta([]string{"a", "b", "c", "d", "e", Wildcard}, nil, epoch)
 	changes(h)
 	h.On(byName).Asked([]string{"a", "b", "c", "d", "e"})
-	h.Apply(all, set("lent"))
+	h.Apply(all, set("fallback"))
 	h.Apply(byName, &cache.Update{Removed: []string{"a"}, Errors: []cache.Error{{Name: "b", Status: &statuspb.Status{Code: cache.NotFound}}}})
 	a := h.Apply(byName, &cache.Update{Missing: []string{"a", "c", "d"}})
 	if a.Silent != 2 || a.First != "c" {
@@ -88,11 +88,11 @@ func TestAbsentNamesByCause(t *testing.T) {
 	if got := h.Summarize()[0].Absent; !maps.Equal(got, want) {
 		t.Errorf("absent by cause: %v, want %v", got, want)
 	}
-	// What the wildcard lends is not missing.
-	h.Subscribe(typ, NewSubscriber(func() {})).Delta([]string{"lent"}, nil, epoch)
+	// What has a fallback is not missing.
+	h.Subscribe(typ, NewSubscriber(func() {})).Delta([]string{"fallback"}, nil, epoch)
 	changes(h)
-	if a := h.Apply(byName, &cache.Update{Missing: []string{"lent"}}); a.Silent != 0 {
-		t.Error("a name became missing that is lent")
+	if a := h.Apply(byName, &cache.Update{Missing: []string{"fallback"}}); a.Silent != 0 {
+		t.Error("a name became missing that has a fallback")
 	}
 	if got := h.Summarize()[0].Absent; !maps.Equal(got, want) {
 		t.Errorf("absent by cause: %v, want %v", got, want)

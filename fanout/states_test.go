@@ -14,7 +14,7 @@ import (
 // each counts once.
 func TestClientStates(t *testing.T) {
 	h := NewHub(Config{Linger: time.Hour, MaxLinger: 10, Guard: Guard{Fraction: 0.1, Min: 1, Within: time.Hour, Hold: time.Hour}})
-	names := []string{"here", "both", "asked", "bad", "badly-replaced", "gone", "held", "failed", "failed-later", "mute", "lent"}
+	names := []string{"here", "both", "asked", "bad", "badly-replaced", "gone", "held", "failed", "failed-later", "mute", "fallback"}
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta(append(names, Wildcard), nil, epoch)
 	changes(h)
@@ -39,9 +39,9 @@ func TestClientStates(t *testing.T) {
 	apply(byName, set("here", "both", "badly-replaced", "held", "failed-later"))
 	apply(byName, &cache.Update{Removed: []string{"gone"}, Errors: failed("failed", "failed-later"), Faulty: []string{"bad", "badly-replaced"}})
 	apply(byName, &cache.Update{Missing: []string{"mute"}})
-	apply(byName, &cache.Update{Unanswered: []string{"lent"}})
+	apply(byName, &cache.Update{Unanswered: []string{"fallback"}})
 	apply(byName, &cache.Update{Removed: []string{"held"}})
-	members := set("both", "m", "n", "held-member", "lent")
+	members := set("both", "m", "n", "held-member", "fallback")
 	members.Synced = true
 	apply(all, members)
 	apply(all, &cache.Update{Faulty: []string{"n", "bad-member"}})

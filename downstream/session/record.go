@@ -66,9 +66,6 @@ func (h *holdings) holding(v fanout.View, name string) (_ Holding, clear bool) {
 		return Holding{Version: version}, true
 	}
 	r := v.Resource(name)
-	if id, own := v.Lookup(name); own {
-		r, _ = v.Answer(id).Own(name) // the client may have what is lent to another of its names
-	}
 	if r == nil || h.unclear(v, name) {
 		return Holding{}, false
 	}
