@@ -286,7 +286,7 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 		}
 	}
 	if !own && c.leadsElsewhere(k, t, name) {
-		return c.excuse(tables)
+		return t.brought[name] && c.excuse(shared) || c.lanes[k.name][false].words[name].label == "" && c.excuse(tables)
 	}
 	if asMember := t.interest.Wildcard && !t.interest.Names[name]; !asMember {
 		return false
@@ -296,10 +296,10 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 }
 
 // leadsElsewhere reports whether the names of a client that lead to a resource by alias lead to others in the table of
-// names, which has not had this one: the client had it from the wildcard's (WILD-16).
+// names.
 func (c *Checker) leadsElsewhere(k kind, t *topic, name string) bool {
 	words := c.lanes[k.name][false].words
-	return words[name].label == "" && slices.ContainsFunc(poolNames, func(other string) bool {
+	return slices.ContainsFunc(poolNames, func(other string) bool {
 		w := words[other]
 		return w.there() && slices.ContainsFunc(w.aliases, func(alias string) bool { return t.interest.Names[alias] })
 	})

@@ -8,6 +8,7 @@ const (
 	tables     leniency = "WILD-16: who asks for names may go from one table to the other, and be sent what it has, or what is older"
 	renewals   leniency = "TTL-3: who knows TTLs may be sent again what is of a type of which something has had one"
 	unspoken   leniency = "RECON-19: the silence of a slow server confirms what is from disk, and that may be older than what a client came with"
+	shared     leniency = "NAME-7: what is here for others answers an alias, and upstream may have more of that"
 	lacking    leniency = "RECON-16: a wildcard's set may have become complete without what a slow server had yet to say"
 	unheld     leniency = "ORDER-3: the client came with clusters, or its stream may be about to end"
 	tooLarge   leniency = "ERR-13: what is too large for the client it need not have as it is"
@@ -22,7 +23,7 @@ const (
 )
 
 // leniencies are in the order in which they are printed.
-var leniencies = []leniency{tables, renewals, unspoken, lacking, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
+var leniencies = []leniency{tables, renewals, unspoken, shared, lacking, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
 
 // excuse notes that a leniency was used. It is always true.
 func (c *Checker) excuse(why leniency) bool {
