@@ -65,11 +65,17 @@ func (c *Checker) waits(k kind, t *topic, world World) bool {
 			r, is := world[k.name][other]
 			return is && (other == name || !t.interest.bare && answers(other, r.Aliases, name))
 		})
-		if open := c.lanes[k.name][false].words[name].erred || c.isMute(k); open && !leads {
+		if open := c.lanes[k.name][false].words[name].erred || c.isMute(k) || c.countsAsShown(k); open && !leads {
 			return true
 		}
 	}
 	return false
+}
+
+// countsAsShown reports whether a stream may have sent more that nobody asked for than the relay remembers: its silence
+// says nothing of any name (UP-19).
+func (c *Checker) countsAsShown(k kind) bool {
+	return k.full && (c.settings.Bounded(boundGone) || c.settings.Bounded(boundUnasked))
 }
 
 // stays reports whether a client may hold still what upstream does not have for it.
