@@ -34,9 +34,7 @@ type conn struct {
 	opens   *rate.Limiter // of the streams that it opens; nil: there is no bound
 	streams int           // open streams; guarded by Server.mu
 
-	// requests is what the last stream that has ended had left to send at once; nil: none has ended, or another
-	// goes on with it.
-	requests atomic.Pointer[rate.Limiter]
+	requests limiters // of the streams that have ended
 
 	ofUse         atomic.Bool  // a stream of it has acknowledged something
 	began, gaveUp atomic.Int64 // streams that its client has opened, and reset

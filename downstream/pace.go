@@ -2,8 +2,11 @@ package downstream
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
@@ -38,12 +41,35 @@ func (st *stream) pace() {
 	}
 }
 
-// leavesLimiter leaves it to the next stream of the connection: otherwise each new stream could send as much at once as
-// the first.
-func (st *stream) leavesLimiter() {
-	if st.conn != nil && st.limiter != nil {
-		st.conn.requests.Store(st.limiter)
+// limiters are those of a connection's streams that have ended. New streams go on with them: otherwise each could send as
+// much at once as the first. There are as many as streams were open at once.
+type limiters struct {
+	mu   sync.Mutex
+	left []*rate.Limiter
+}
+
+// takesLimiter gives a new stream one of them, if there is any.
+func (st *stream) takesLimiter() {
+	if st.conn == nil {
+		return
 	}
+	l := &st.conn.requests
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := len(l.left) - 1; last >= 0 {
+		st.limiter, l.left = l.left[last], l.left[:last]
+	}
+}
+
+// leavesLimiter leaves the limiter of a stream that has ended to the next one.
+func (st *stream) leavesLimiter() {
+	if st.conn == nil || st.limiter == nil {
+		return
+	}
+	l := &st.conn.requests
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = append(l.left, st.limiter)
 }
 
 // stallWatch ends a stream whose client does not read, when a send has waited for it too long.

@@ -49,9 +49,6 @@ func (st *stream) rejudge() (end *session.End, news []session.Refusal) {
 
 // limit returns the stream's limiter, or nil if requests are not limited. Only the receiver calls it.
 func (st *stream) limit(c *ServerConfig) *rate.Limiter {
-	if st.limiter == nil && st.conn != nil {
-		st.limiter = st.conn.requests.Swap(nil)
-	}
 	switch {
 	case c.RequestRate == 0:
 		return nil

@@ -94,8 +94,11 @@ func (v View) Here(name, version string) *cache.Resource {
 // named reports whether the client's names lead to a resource of this name: one of them is its name
 // or, on the lane of names, its alias.
 func (s *Subscription) named(name string) bool {
+	if len(s.names.ids) == 0 {
+		return false
+	}
 	_, ok := s.view().Lookup(name)
-	return len(s.names.ids) > 0 && (ok || s.owns(name))
+	return ok || s.owns(name)
 }
 
 // Leads reports whether one of the client's names is the name or an alias of a resource that bears this name on the

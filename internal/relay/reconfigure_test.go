@@ -91,24 +91,27 @@ func TestReconfigureRate(t *testing.T) {
 	})
 }
 
-// TestRequestRateOutlivesStreams: a client that opens its stream again may not send as much at once as with the first.
+// TestRequestRateOutlivesStreams: a client that opens its streams again may not send as much at once as with the first
+// ones, in whatever order they end.
 func TestRequestRateOutlivesStreams(t *testing.T) {
 	inWorld(t, []string{"downstream.request_rate=1", "downstream.request_burst=20"}, func(w *world) {
 		conn := w.dial()
-		takenIn := func() int {
-			c, before := w.open(conn, "greedy", false), w.seen.asked()
-			for range 19 {
-				c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"*"}})
+		takenIn := func(opened ...*client) int {
+			before := w.seen.asked()
+			for _, c := range opened {
+				for range 19 {
+					c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"*"}})
+				}
+				_ = c.stream.CloseSend()
+				synctest.Wait()
 			}
-			_ = c.stream.CloseSend()
-			synctest.Wait()
 			return w.seen.asked() - before
 		}
-		if n := takenIn(); n < 19 {
-			t.Fatalf("%d requests of the first stream were taken in at once, want all", n)
+		if n := takenIn(w.open(conn, "greedy", false), w.open(conn, "greedy too", false)); n < 38 {
+			t.Fatalf("%d requests of the first streams were taken in at once, want all", n)
 		}
-		if n := takenIn(); n > 2 {
-			t.Errorf("%d requests of the second stream were taken in at once", n)
+		if n := takenIn(w.open(conn, "greedy", false), w.open(conn, "greedy too", false)); n > 4 {
+			t.Errorf("%d requests of the next streams were taken in at once", n)
 		}
 	})
 }
