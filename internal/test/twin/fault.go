@@ -15,10 +15,12 @@ import (
 
 // What is wrong with the first resource of a response, by number.
 const (
-	faultTwice    = iota // it is listed once more, with other content
-	faultBoth            // it is listed among those that are gone, too
-	faultType            // its body is of another type
-	faultNameless        // it has no name
+	faultRepeats  = iota - 2 // it is listed once more, as it is: all of it counts (ERR-11)
+	noFault                  // nothing
+	faultTwice               // it is listed once more, with other content
+	faultBoth                // it is listed among those that are gone, too
+	faultType                // its body is of another type
+	faultNameless            // it has no name
 	faultKinds
 )
 
@@ -33,7 +35,7 @@ func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery
 	name = r.GetName()
 	sound = proto.Clone(resp).(*discovery.DeltaDiscoveryResponse)
 	sound.Resources = slices.Delete(sound.Resources, i, i+1)
-	switch other := proto.Clone(r).(*discovery.Resource); fault % faultKinds {
+	switch other := proto.Clone(r).(*discovery.Resource); fault {
 	case faultTwice:
 		other.Resource.Value = append([]byte("not "), r.Resource.Value...)
 		resp.Resources = append(resp.Resources, other)

@@ -130,7 +130,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 // hear judges that a client has asked for what it is sent.
 func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic) {
 	cl := c.clients[id]
-	k, _ = named(url)
+	k = kindOf(url)
 	who = fmt.Sprintf("c%d %s", id, k.name)
 	if cl != nil && cl.open {
 		t = cl.topics[k.name]
@@ -248,7 +248,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string) {
 	delete(t.holds, name)
 	delete(t.seen, name)
 	delete(t.last, name)
-	for _, other := range aliased(name) { // they no longer answer to it
+	for _, other := range leading(name) { // they no longer answer to it
 		if h, ok := t.holds[other]; ok {
 			h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
 			t.holds[other] = h
@@ -326,7 +326,7 @@ func (p *controlPlane) leads(k kind, i *Interest, name string) bool {
 	if r, is := p.world[k.name][name]; is && i.Covers(name, r.Aliases) {
 		return true
 	}
-	return !i.bare && slices.ContainsFunc(aliased(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
+	return !i.bare && slices.ContainsFunc(leading(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
 }
 
 // failed judges an error that a client is sent. The relay's own NOT_FOUND says that a name leads to nothing.

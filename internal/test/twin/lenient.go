@@ -22,9 +22,6 @@ const (
 	untold     leniency = "DOWN-SOTW-10: SotW does not tell a client what is gone of this type"
 )
 
-// leniencies are in the order in which they are printed.
-var leniencies = []leniency{tables, renewals, unspoken, shared, lacking, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
-
 // excuse notes that a leniency was used. It is always true.
 func (c *Checker) excuse(why leniency) bool {
 	c.excused[why]++

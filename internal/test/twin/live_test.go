@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -35,12 +39,11 @@ import (
 // world of its own for that group (live_groups_test.go, live_identity_test.go).
 type liveRelay struct {
 	*liveHost
-	game     *Game
-	group    int        // its number
-	says     *core.Node // what its group says of itself to the control planes; nil: it is the only one
-	clients  map[int]*liveClient
-	tickets  map[int]tls.ClientSessionCache // of the clients' TLS sessions
-	draining bool                           // the relay ends, and with it the streams of clients
+	game    *Game
+	group   int        // its number
+	says    *core.Node // what its group says of itself to the control planes; nil: it is the only one
+	clients map[int]*liveClient
+	tickets map[int]tls.ClientSessionCache // of the clients' TLS sessions
 }
 
 // liveHost is what the games on one relay have in common.
@@ -109,7 +112,7 @@ func newLiveHost(games []*Game, s Settings, of company, dir string) *liveHost {
 
 func (h *liveHost) start(listener net.Listener) {
 	made, err := relay.New(h.config(), relay.Options{
-		Dial: h.dial, Random: func() float64 { return 0.5 }, NoTrials: !h.settings.Bounded(boundTrials),
+		Dial: h.dial, Random: func() float64 { return 0.5 }, NoTrials: !h.settings.Bounded("trials"),
 		Follow: certs.Options{NoNotify: true, Poll: time.Hour}, // what waits for the system is no part of the bubble
 	})
 	if err != nil {
@@ -262,7 +265,7 @@ func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message,
 			r.hear(false, func() {
 				if r.clients[id] == c {
 					r.close(id)
-					r.ended(id, status.Convert(err), at)
+					r.game.Ended(id, status.Code(err) == codes.Unavailable, err.Error(), at)
 				}
 			})
 		default:
@@ -277,15 +280,6 @@ func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message,
 			return
 		}
 	}
-}
-
-// ended tells the game that the relay has ended a client's stream.
-func (r *liveRelay) ended(id int, why *status.Status, at time.Time) {
-	if r.draining && why.Code() == codes.Unavailable {
-		r.game.sentAway(id, at)
-		return
-	}
-	r.game.Ended(id, why.Code() == codes.Unavailable, why.String(), at)
 }
 
 func (r *liveRelay) Ask(id int, m proto.Message) {
@@ -460,4 +454,66 @@ func (r *liveRelay) Hang(plane int, hung bool) {
 	}
 	r.upstream[plane].Wake(synctest.Wait)
 	r.Settle()
+}
+
+// --- games ---
+
+// playLive plays scripts over gRPC, at the same time on one relay, each by a group of clients
+// of its own.
+func playLive(t *testing.T, scripts []Script, of company, trace func(string)) (violations []string) {
+	dir, settings := "", scripts[0].Settings
+	if settings.Snapshot {
+		dir = t.TempDir()
+	}
+	synctest.Test(t, func(*testing.T) {
+		var games []*Game
+		for i := range scripts {
+			tagged := trace
+			if trace != nil {
+				tagged = func(line string) { trace(fmt.Sprintf("%s [%d] %s", time.Now().Format("04:05.000"), i, line)) }
+			}
+			g := newGame(settings, tagged)
+			g.checker.live = true
+			games = append(games, g)
+		}
+		h := newLiveHost(games, settings, of, dir)
+		defer h.shutdown()
+		violations = h.play(scripts)
+	})
+	return violations
+}
+
+// TestLive plays the games over gRPC: some, or as many operations as the environment
+// says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED. Every other one is played by a few
+// groups at once, which clients belong to by their node, or by what their certificates prove.
+func TestLive(t *testing.T) {
+	steps, seed := number("TWIN_LIVE_STEPS", 2000), number("TWIN_SEED", 1)
+	papers, played, began := newPapers(t), 0, time.Now()
+	for ; played < steps; seed++ {
+		scripts, of := []Script{draw(rand.New(rand.NewPCG(uint64(seed), 0)))}, company{}
+		for group := 1; group <= seed%2*(1+seed%4/2); group++ {
+			scripts = append(scripts, draw(rand.New(rand.NewPCG(uint64(seed), uint64(group)))))
+		}
+		if len(scripts) > 1 {
+			of = drawCompany(rand.New(rand.NewPCG(uint64(seed), 1000)), papers, scripts)
+		}
+		for _, s := range scripts {
+			played += len(s.Ops)
+		}
+		violations := playLive(t, scripts, of, nil)
+		if len(violations) == 0 {
+			continue
+		}
+		for i := range scripts {
+			scripts[i] = shorten(scripts[i], violations, func(s Script) []string {
+				tried := slices.Clone(scripts)
+				tried[i].Ops = s.Ops
+				return playLive(t, tried, of, nil)
+			})
+		}
+		var trace strings.Builder
+		violations = playLive(t, scripts, of, func(line string) { fmt.Fprintln(&trace, line) })
+		t.Fatalf("seed %d: %s\n\nthe scripts, one a group%v:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), of, scripts, &trace)
+	}
+	t.Logf("%d operations, %.0f a second", played, float64(played)/time.Since(began).Seconds())
 }

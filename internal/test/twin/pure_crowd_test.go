@@ -36,7 +36,7 @@ func (r *pureRelay) joinCrowd() (session.Membership, *session.End) {
 
 // newCrowd is that group, in which somebody wants everything for good.
 func newCrowd(r *pureRelay) *fanout.Hub {
-	hub := fanout.NewHub(fanout.Config{Name: "crowd", Types: crowdTypes, Bounds: hubBounds(r.settings)})
+	hub := fanout.NewHub(fanout.Config{Name: "crowd", Types: crowdTypes, Bounds: &r.tiny.hub})
 	for _, t := range []cache.TypeURL{crowdedType, fullestType} {
 		hub.Subscribe(t, fanout.NewSubscriber(func() {})).Delta(append([]string{wildcard}, poolNames...), nil, r.now)
 		hub.Changes(r.now, func(fanout.Lane) (c fanout.Carrier, carried bool) { return c, true })

@@ -3,7 +3,6 @@ package twin
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -36,6 +35,7 @@ type pureRelay struct {
 	game     *Game
 	config   *config.Config
 	settings Settings
+	tiny     *tiny
 	session  session.Config
 
 	now        time.Time
@@ -47,7 +47,6 @@ type pureRelay struct {
 	owed       bool // something other than a routine response has come since the last tick, which is due
 	deliveries *session.ClusterDeliveries
 	disk       []byte // the snapshot; nil: none
-	sotw       string // Settings.SotW
 	crowd      crowd
 
 	streams []upsession.StreamID       // open ones
@@ -87,28 +86,15 @@ func configure(s Settings) *config.Config {
 		"upstream.mode=" + mode,
 		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
 		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
+		"cache.max_lingering_names=20000", // more than any game has
 	}
 	if s.Second != "" {
 		set = append(set, `upstream.fallbacks=[{"address":"`+xdstest.SecondAddress+`"}]`)
 	}
-	if s.Bounded(boundLinger) {
-		set = append(set, "cache.max_lingering_names=1")
-	} else {
-		set = append(set, "cache.max_lingering_names=20000") // more than any game has
-	}
-	if s.Bounded(boundUnasked) {
-		set = append(set, "cache.max_unasked_bytes=150B")
-	}
-	if s.Bounded(boundResponse) {
-		set = append(set, fmt.Sprintf("downstream.max_response_bytes=%dB", largestResponse))
-	}
-	if s.Bounded(boundStreams) {
-		set = append(set, "upstream.max_streams_per_connection=2")
-	}
 	if strings.Contains(s.Server, marks) {
 		set = append(set, "upstream.chunk_marker=relay")
 	}
-	c, err := config.Load("", set)
+	c, err := config.Load("", append(set, bounded(s).config...))
 	if err != nil {
 		panic(err)
 	}
@@ -116,67 +102,14 @@ func configure(s Settings) *config.Config {
 	return c
 }
 
-// hubBounds, sessionBounds and coreBounds are what the settings bound beside what is
-// configured.
-func hubBounds(s Settings) *fanout.Bounds {
-	b := fanout.DefaultBounds
-	if s.Bounded(boundPrune) {
-		b.Tombstones = func(int) int { return 0 }
-	}
-	if s.Bounded(boundMarks) {
-		b.Marks = 0
-	}
-	if s.Bounded(boundNews) {
-		b.News = 1
-	}
-	if s.Bounded(boundGone) {
-		b.Gone = 1
-	}
-	if s.Bounded(boundLeaving) {
-		b.Leaving = 1
-	}
-	return &b
-}
-
-func sessionBounds(s Settings) *session.Bounds {
-	b := session.DefaultBounds
-	if s.Bounded(boundUnacked) {
-		b.Unacked = 2
-	}
-	if s.Bounded(boundShare) {
-		b.Block = 1
-	}
-	return &b
-}
-
-func coreBounds(s Settings) *upsession.Bounds {
-	b := upsession.DefaultBounds
-	if s.Bounded(boundPair) || s.Bounded(boundPairBytes) {
-		b.Pair = 1
-	}
-	if s.Bounded(boundLeast) {
-		b.MinRequest = tight
-	}
-	if s.Bounded(boundProbed) {
-		b.Probed = 1
-	}
-	if s.Bounded(boundVerdicts) {
-		b.Acks = 1
-	}
-	if s.Bounded(boundSolo) {
-		b.Solo, b.Quarantined = 2, 1 // it may be wanted both ways
-	}
-	return &b
-}
-
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
-	if s.Bounded(boundResponse) {
+	r := &pureRelay{game: g, config: c, settings: s, tiny: bounded(s), session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	if s.Bounded("response") {
 		r.session.MaxResponse = smallResponse
 	}
 	r.session.Types = crowdTypes
-	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
+	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, &r.tiny.session
 	r.Restart()
 	return r
 }
@@ -191,16 +124,16 @@ func (r *pureRelay) Restart() {
 	}
 	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
 	h := relay.HubConfig(r.config)
-	h.Bounds = hubBounds(r.settings)
+	h.Bounds = &r.tiny.hub
 	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
-	c.Bounds = coreBounds(r.settings)
-	if r.settings.Bounded(boundRequest) && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
-		c.MaxRequest = tight
+	c.Bounds = &r.tiny.core
+	if r.tiny.request > 0 && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
+		c.MaxRequest = r.tiny.request
 	}
-	if r.settings.Bounded(boundTrials) {
+	if r.tiny.trials {
 		c.Answers = upsession.NewAnswers()
 	}
 	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
