@@ -171,7 +171,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		return
 	case !t.interest.Covers(name, r.aliases):
 		c.fail("G1", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
-	case older(r.label, t.seen[name]) && !c.mayGoBack(k, t, name, r.label):
+	case older(r.label, t.seen[name]) && !c.twoTables(k, t, name, r.label):
 		c.fail("G2", "%s: %s=%s is older than %s, which it was sent before or came with", who, name, r.label, t.seen[name])
 	case c.again(k, cl, t, name, version):
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
@@ -192,27 +192,6 @@ func older(label, than string) bool {
 	a, err := strconv.Atoi(label[1:])
 	b, other := strconv.Atoi(than[1:])
 	return err == nil && other == nil && a < b
-}
-
-// mayGoBack reports whether a client may be sent an older revision.
-func (c *Checker) mayGoBack(k kind, t *topic, name, label string) bool {
-	return c.twoTables(k, t, name, label) || t.brought[name] && c.confirmed(k, name)
-}
-
-// confirmed reports whether a stream that began with a version of a resource, from disk maybe, has been silent about it for
-// long enough (RECON-19).
-func (c *Checker) confirmed(k kind, name string) bool {
-	for _, s := range c.streams {
-		l := s.lanes[k.name]
-		if l == nil || l.shown[name] == "" {
-			continue
-		}
-		over := func(q *question) bool { return c.now.Sub(q.since) >= missingAfter }
-		if l.wildcard && l.heard || slices.ContainsFunc(slices.Collect(maps.Values(l.asked)), over) {
-			return c.excuse(unspoken)
-		}
-	}
-	return false
 }
 
 // twoTables reports whether a client that asks for names may go from one table's copy of a resource to an older one in

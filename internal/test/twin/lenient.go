@@ -7,7 +7,6 @@ type leniency string
 const (
 	tables     leniency = "WILD-16: who asks for names may go from one table to the other, and be sent what it has, or what is older"
 	renewals   leniency = "TTL-3: who knows TTLs may be sent again what is of a type of which something has had one"
-	unspoken   leniency = "RECON-19: the silence of a slow server confirms what is from disk, and that may be older than what a client came with"
 	shared     leniency = "NAME-7: what is here for others answers an alias, and upstream may have more of that"
 	lacking    leniency = "RECON-16: a wildcard's set may have become complete without what a slow server had yet to say"
 	unheld     leniency = "ORDER-3: the client came with clusters, or its stream may be about to end"

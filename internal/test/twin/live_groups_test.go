@@ -105,7 +105,7 @@ func (h *liveHost) relayOf(first proto.Message) *liveRelay {
 	i := slices.IndexFunc(h.relays, func(r *liveRelay) bool { return proto.Equal(r.says, node) })
 	if i < 0 {
 		r := h.relays[0]
-		r.hear(true, func() {
+		r.hear(above, func() {
 			r.game.checker.fail("G1", "a stream to the control plane is of no group that there is: %v", node)
 		})
 		return r

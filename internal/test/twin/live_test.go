@@ -65,11 +65,17 @@ type liveHost struct {
 
 // heard is something that the relay said, and in which game.
 type heard struct {
-	of       *liveRelay
-	at       time.Time
-	upstream bool
-	tell     func()
+	of   *liveRelay
+	at   time.Time
+	side int
+	tell func()
 }
+
+// On which side of the relay something is heard.
+const (
+	below = iota
+	above
+)
 
 // liveStream is the control plane's end of a stream.
 type liveStream struct {
@@ -81,7 +87,7 @@ type liveStream struct {
 type liveClient struct {
 	conn   *grpc.ClientConn
 	cancel context.CancelFunc
-	send   func(proto.Message) error
+	stream grpc.ClientStream
 	closed bool // by the client; what comes is not heard any more. liveRelay.mu guards it.
 }
 
@@ -166,7 +172,7 @@ func (r *liveRelay) Settle() {
 			return
 		}
 		slices.SortStableFunc(all, func(a, b heard) int {
-			return cmp.Or(a.at.Compare(b.at), cmp.Compare(order(a.upstream), order(b.upstream)))
+			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.side, b.side))
 		})
 		for _, h := range all {
 			if !h.of.game.failed() { // else it is over
@@ -174,13 +180,6 @@ func (r *liveRelay) Settle() {
 			}
 		}
 	}
-}
-
-func order(upstream bool) int {
-	if upstream {
-		return 1
-	}
-	return 0
 }
 
 func (r *liveRelay) Wait(d time.Duration) {
@@ -216,8 +215,8 @@ func (r *liveRelay) Restart() {
 }
 
 // hear notes what was said; mu is held.
-func (r *liveRelay) hear(upstream bool, tell func()) {
-	r.heard = append(r.heard, heard{r, time.Now(), upstream, tell})
+func (r *liveRelay) hear(side int, tell func()) {
+	r.heard = append(r.heard, heard{r, time.Now(), side, tell})
 }
 
 // --- clients ---
@@ -231,45 +230,40 @@ func (r *liveRelay) Open(id int, sotw bool) {
 	ctx, cancel := context.WithCancel(r.pretend(context.Background(), id))
 	c := &liveClient{conn: conn, cancel: cancel}
 	r.clients[id] = c
-	ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
-	var receive func() (proto.Message, error)
+	method, response := discovery.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName, newDeltaResponse
 	if sotw {
-		stream, err := ads.StreamAggregatedResources(ctx)
-		if err != nil {
-			panic(err)
-		}
-		c.send = func(m proto.Message) error { return stream.Send(m.(*discovery.DiscoveryRequest)) }
-		receive = func() (proto.Message, error) { return stream.Recv() }
-	} else {
-		stream, err := ads.DeltaAggregatedResources(ctx)
-		if err != nil {
-			panic(err)
-		}
-		c.send = func(m proto.Message) error { return stream.Send(m.(*discovery.DeltaDiscoveryRequest)) }
-		receive = func() (proto.Message, error) { return stream.Recv() }
+		method, response = discovery.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName, newResponse
 	}
-	go r.listen(id, c, receive)
+	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		panic(err)
+	}
+	go r.listen(id, c, response)
 	r.Settle()
 }
 
+func newDeltaResponse() proto.Message { return new(discovery.DeltaDiscoveryResponse) }
+func newResponse() proto.Message      { return new(discovery.DiscoveryResponse) }
+
 // listen hears the relay out on a client's stream.
-func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message, error)) {
+func (r *liveRelay) listen(id int, c *liveClient, response func() proto.Message) {
 	for {
-		m, err := receive()
+		m := response()
+		err := c.stream.RecvMsg(m)
 		at := time.Now()
 		r.mu.Lock()
 		switch {
 		case c.closed:
 			err = cmp.Or(err, io.EOF)
 		case err != nil:
-			r.hear(false, func() {
+			r.hear(below, func() {
 				if r.clients[id] == c {
 					r.close(id)
 					r.game.Ended(id, status.Code(err) == codes.Unavailable, err.Error(), at)
 				}
 			})
 		default:
-			r.hear(false, func() {
+			r.hear(below, func() {
 				if r.clients[id] == c {
 					r.game.Told(id, m, at)
 				}
@@ -287,7 +281,7 @@ func (r *liveRelay) Ask(id int, m proto.Message) {
 		if r.says != nil {
 			m = r.introduced(id, m)
 		}
-		_ = c.send(m) // an error is the stream's end, of which the listener hears
+		_ = c.stream.SendMsg(m) // an error is the stream's end, of which the listener hears
 		r.Settle()
 	}
 }
@@ -342,7 +336,7 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 	h.streams[id] = own
 	open := func(r *liveRelay) {
 		at := time.Now()
-		r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
+		r.hear(above, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
 	}
 	var r *liveRelay // whose group's it is; with several its first request says so
 	if len(h.relays) == 1 {
@@ -366,10 +360,10 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 			}
 			switch {
 			case is && err == nil:
-				r.hear(true, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
+				r.hear(above, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
 			case is && r != nil:
 				delete(h.streams, id)
-				r.hear(true, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
+				r.hear(above, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
 			case is:
 				delete(h.streams, id)
 			}
