@@ -268,11 +268,7 @@ func (p *controlPlane) wants(k kind, l *serverLane, name string, aliases []strin
 
 // push is the next response of a type on a stream, or nil. pieces, if not zero, says
 // which of the names may be in it.
-func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.DeltaDiscoveryResponse {
-	l := s.lanes[k.name]
-	if l == nil {
-		return nil
-	}
+func (p *controlPlane) push(k kind, l *serverLane, pieces int) *discovery.DeltaDiscoveryResponse {
 	p.lapse(k, l)
 	if pieces == 0 {
 		if l.saidAt == p.changes {

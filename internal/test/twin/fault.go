@@ -1,7 +1,6 @@
 package twin
 
 import (
-	"maps"
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -63,14 +62,6 @@ func spoilt(said proto.Message, name string) (names []string) {
 		}
 	}
 	return names
-}
-
-// aliases are those with which a stream was sent resources.
-func (s *serverStream) aliases(k kind) map[string][]string {
-	if l := s.lanes[k.name]; l != nil {
-		return maps.Clone(l.as)
-	}
-	return nil
 }
 
 // keeps notes that of a response only what is sound was taken: the others keep the aliases from before, and

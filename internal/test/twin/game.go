@@ -292,8 +292,12 @@ func (g *Game) playStream(o Op, k kind) {
 // say says what there is to say of a type on a stream, with a fault perhaps; true if there was anything.
 func (g *Game) say(id int, k kind, pieces, fault int) bool {
 	plane, s := g.server(id)
-	before := s.aliases(k)
-	resp := plane.push(s, k, pieces)
+	l := s.lanes[k.name]
+	if l == nil {
+		return false
+	}
+	before := maps.Clone(l.as)
+	resp := plane.push(k, l, pieces)
 	if resp == nil {
 		return false
 	}
@@ -302,10 +306,10 @@ func (g *Game) say(id int, k kind, pieces, fault int) bool {
 	}
 	if fault >= 0 && s.sotw == nil {
 		for _, r := range resp.Resources {
-			delete(s.lanes[k.name].ends, r.GetName()) // it is not renewed until it has been said again
+			delete(l.ends, r.GetName()) // it is not renewed until it has been said again
 		}
 		if sound, name, ok := faulty(resp, fault); ok {
-			s.lanes[k.name].keeps(before, sound)
+			l.keeps(before, sound)
 			g.hear(id, k, resp, sound, name)
 			return true
 		}
