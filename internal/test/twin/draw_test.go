@@ -17,11 +17,16 @@ const perGame = 60
 // draw is a random game. What an operation is does not depend on those before it.
 func draw(r *rand.Rand) Script {
 	s, often := drawSettings(r)
-	world := cast{kinds: drawKinds(r), names: poolNames[:4], asked: poolNames, aliases: oneOf(r, poolAliases, nil), rarely: 12, verbs: weighted(often)}
+	world := cast{kinds: drawKinds(r), names: poolNames[:4], asked: poolNames, aliases: oneOf(r, poolAliases, nil), rarely: 12, clients: 4, verbs: weighted(often)}
 	if r.IntN(100) == 0 {
 		return drawMany(r, s, world)
 	}
-	for range 1 + r.IntN(2*perGame) {
+	return s.about(r, world, 1)
+}
+
+// about adds so many operations or more.
+func (s Script) about(r *rand.Rand, world cast, least int) Script {
+	for range least + r.IntN(2*perGame) {
 		s.Ops = append(s.Ops, world.op(r))
 	}
 	if r.IntN(8) == 0 {
@@ -41,23 +46,12 @@ func drawSwarm(r *rand.Rand) Script {
 	}
 	names := oneOf(r, []string{"a"}, []string{"a", "b"}, []string{"a", "d"}, []string{"a", "b", "c", "d"})
 	aliases := oneOf(r, nil, poolAliases[:1], poolAliases, poolAliases)
-	world := cast{kinds: drawKinds(r), names: names, asked: slices.Concat(names, aliases), aliases: aliases, rarely: 2 + r.IntN(4), verbs: weighted(often)}
-	clients := 1 + r.IntN(4)
+	world := cast{kinds: drawKinds(r), names: names, asked: slices.Concat(names, aliases), aliases: aliases, rarely: 2 + r.IntN(4), clients: 1 + r.IntN(4), verbs: weighted(often)}
 	s.Ops = append(s.Ops, Op{Verb: "habit", N: r.IntN(allHabits + 1)})
-	for client := range clients {
+	for client := range world.clients {
 		s.Ops = append(s.Ops, Op{Verb: "open", Who: client, N: r.IntN(4)})
 	}
-	for range 8 + r.IntN(2*perGame) {
-		o := world.op(r)
-		if slices.Contains([]string{"open", "sub", "ack", "nack", "acks", "close", "reconnect", "deaf"}, o.Verb) {
-			o.Who %= clients
-		}
-		s.Ops = append(s.Ops, o)
-	}
-	if r.IntN(8) == 0 {
-		s.cold(r, world)
-	}
-	return s
+	return s.about(r, world, 8)
 }
 
 // drawSettings is a game without operations, and how often each of its verbs is played. Half of the time the control
@@ -169,6 +163,7 @@ type cast struct {
 	aliases []string // that they have, one in so many
 	rarely  int
 	asked   []string // all that is asked for
+	clients int
 	verbs   []string // what is played, each as often as it is there
 }
 
@@ -201,6 +196,9 @@ func (c cast) op(r *rand.Rand) Op {
 		o.Kind = oneOf(r, c.kinds...).name
 	case "habit", "wait", "save", "restart", "room", "hold", "go":
 		o.Who = 0
+	}
+	if slices.Contains([]string{"open", "sub", "ack", "nack", "acks", "close", "reconnect", "deaf", "refused", "crowded"}, o.Verb) {
+		o.Who %= c.clients
 	}
 	if n := numbers[o.Verb]; n > 0 {
 		o.N = r.IntN(n)

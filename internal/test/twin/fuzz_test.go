@@ -22,7 +22,7 @@ func (d *dice) Uint64() uint64 {
 func FuzzDownstreamActions(f *testing.F) {
 	f.Add([]byte("open, and ask for what there is"))
 	verbs := []string{"open", "sub", "sub", "ack", "nack", "acks", "reconnect", "set", "remove", "wait"}
-	world := cast{kinds: plain, names: poolNames[:4], asked: poolNames, verbs: verbs}
+	world := cast{kinds: plain, names: poolNames[:4], asked: poolNames, clients: 4, verbs: verbs}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := Script{Settings: Settings{Linger: time.Second, Bounds: "prune"}, Ops: []Op{{Verb: "habit", N: int(eager)}}}
 		for input := dice(data); len(input) > 0; {

@@ -187,18 +187,16 @@ func shorten(s Script, violations []string, play func(Script) []string) Script {
 			}
 		}
 	}
-	for i := range s.Ops {
-		for _, list := range []func(*Op) *[]string{func(o *Op) *[]string { return &o.Add }, func(o *Op) *[]string { return &o.Drop }} {
-			for j := len(*list(&s.Ops[i])) - 1; j >= 0; j-- {
-				if s.Ops[i].Verb == "set" && j == 0 {
-					continue // else an alias would become a name
-				}
-				try := slices.Clone(s.Ops)
-				l := list(&try[i])
-				*l = slices.Delete(slices.Clone(*l), j, j+1)
-				if fails(try) {
-					s.Ops = try
-				}
+	for i, whole := range s.Ops {
+		for _, name := range slices.Concat(whole.Add, whole.Drop) {
+			try := slices.Clone(s.Ops)
+			o := &try[i]
+			if o.Verb == "set" && o.Add[0] == name {
+				continue // else an alias would become a name
+			}
+			o.Add, o.Drop = beyond(o.Add, []string{name}), beyond(o.Drop, []string{name})
+			if fails(try) {
+				s.Ops = try
 			}
 		}
 	}
