@@ -32,8 +32,7 @@ type controlPlane struct {
 	streams map[int]*serverStream
 	once    map[string]Resource // by version: all that ever was
 	changes int                 // how often there may have become more to say
-	many    int                 // names there have been, beside the few
-	all     []string            // these names
+	names   []string            // all that there have been
 	erred   bool                // it has sent an error in place of an answer
 	now     func() time.Time
 	timed   map[string]bool // names of which there was something with a TTL
@@ -100,7 +99,7 @@ type loss struct {
 }
 
 func newControlPlane(server string) *controlPlane {
-	p := &controlPlane{timed: map[string]bool{}, server: server, changes: 1, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
+	p := &controlPlane{timed: map[string]bool{}, names: poolNames, server: server, changes: 1, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
 	for _, k := range kinds {
 		p.world[k.name] = map[string]Resource{}
 	}
@@ -170,7 +169,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		p.changes++
 	}
 	for _, req := range s.inbox {
-		k, _ := named(req.GetTypeUrl())
+		k := kindOf(req.GetTypeUrl())
 		if req.GetResponseNonce() != "" {
 			p.judged(s.lanes[k.name], req)
 			continue
@@ -269,11 +268,7 @@ func (p *controlPlane) wants(k kind, l *serverLane, name string, aliases []strin
 
 // push is the next response of a type on a stream, or nil. pieces, if not zero, says
 // which of the names may be in it.
-func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.DeltaDiscoveryResponse {
-	l := s.lanes[k.name]
-	if l == nil {
-		return nil
-	}
+func (p *controlPlane) push(k kind, l *serverLane, pieces int) *discovery.DeltaDiscoveryResponse {
 	p.lapse(k, l)
 	if pieces == 0 {
 		if l.saidAt == p.changes {
@@ -283,7 +278,7 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	}
 	resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
 	world := p.world[k.name]
-	for i, name := range p.names() {
+	for i, name := range p.names {
 		if pieces != 0 && pieces>>(i%len(poolNames))&1 == 0 {
 			continue
 		}
@@ -342,7 +337,7 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 // resources, and perhaps removed the name.
 func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, asked string, listed map[string]bool, removed bool) {
 	matched := false
-	for _, name := range append(aliased(asked), asked) {
+	for _, name := range leading(asked) {
 		if r, ok := p.world[k.name][name]; ok && !l.gone[name] && answers(name, r.Aliases, asked) {
 			if !listed[name] {
 				return // in another piece

@@ -7,7 +7,7 @@
 // a whole relay over gRPC (live_test.go). Every operation can be played at any time, so that a script that fails is
 // made short by leaving lines out, and a seed stays of use when the generator changes.
 //
-// Half of the games have a control plane that is not plain (servers.go), or that hangs (hang.go), or two of them, of
+// Half of the games have a control plane that is not plain (servers.go), or that hangs (outages.go), or two of them, of
 // which the last is reachable at the end.
 //
 // While the game goes on, the judge looks at what clients are sent: G1, G2, G4, G5, ORDER-2 and ORDER-3. At the

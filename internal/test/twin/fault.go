@@ -1,7 +1,6 @@
 package twin
 
 import (
-	"maps"
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -15,10 +14,12 @@ import (
 
 // What is wrong with the first resource of a response, by number.
 const (
-	faultTwice    = iota // it is listed once more, with other content
-	faultBoth            // it is listed among those that are gone, too
-	faultType            // its body is of another type
-	faultNameless        // it has no name
+	faultRepeats  = iota - 2 // it is listed once more, as it is: all of it counts (ERR-11)
+	noFault                  // nothing
+	faultTwice               // it is listed once more, with other content
+	faultBoth                // it is listed among those that are gone, too
+	faultType                // its body is of another type
+	faultNameless            // it has no name
 	faultKinds
 )
 
@@ -33,7 +34,7 @@ func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery
 	name = r.GetName()
 	sound = proto.Clone(resp).(*discovery.DeltaDiscoveryResponse)
 	sound.Resources = slices.Delete(sound.Resources, i, i+1)
-	switch other := proto.Clone(r).(*discovery.Resource); fault % faultKinds {
+	switch other := proto.Clone(r).(*discovery.Resource); fault {
 	case faultTwice:
 		other.Resource.Value = append([]byte("not "), r.Resource.Value...)
 		resp.Resources = append(resp.Resources, other)
@@ -61,14 +62,6 @@ func spoilt(said proto.Message, name string) (names []string) {
 		}
 	}
 	return names
-}
-
-// aliases are those with which a stream was sent resources.
-func (s *serverStream) aliases(k kind) map[string][]string {
-	if l := s.lanes[k.name]; l != nil {
-		return maps.Clone(l.as)
-	}
-	return nil
 }
 
 // keeps notes that of a response only what is sound was taken: the others keep the aliases from before, and

@@ -26,7 +26,7 @@ func (g *Game) finish() {
 		poisoned = poisoned || p.habits&poison != 0
 		p.habits = p.habits&^poison | eager
 		for _, k := range kinds {
-			p.setTTL(k, p.limited(k), 0)
+			p.setTTL(k, p.names, 0)
 		}
 		if p.erred {
 			p.habits &^= silent // an error is no answer (ERR-8)

@@ -40,20 +40,12 @@ type Relay interface {
 	Room(room bool)
 }
 
-// The settings that do not vary, and what names there are.
+// The settings that do not vary.
 const (
 	missingAfter    = 15 * time.Second
 	missingExplicit = 30 * time.Second
 	ackTimeout      = 10 * time.Second
 	warmingHold     = 5 * time.Second
-)
-
-// Resources are named a to d; x and y are aliases, which may move, and may be asked
-// for like any name. That a name is an alias and a resource too is left to the
-// transcripts.
-var (
-	poolNames   = []string{"a", "b", "c", "d", "x", "y"}
-	poolAliases = poolNames[4:]
 )
 
 // Game is one script being played.
@@ -75,7 +67,7 @@ type Game struct {
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
 	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace, roomVersions: map[string]string{}}
-	planes[0].strict, planes[0].large = s.Bounded(boundLeast), s.Large
+	planes[0].strict, planes[0].large = s.Bounded("least"), s.Large
 	planes[0].now = func() time.Time { return g.relay.Now() }
 	if s.Second != "" {
 		g.planes = append(planes, planes[0].second(s.Second == "same"))
@@ -112,8 +104,8 @@ func (g *Game) log(format string, a ...any) {
 // failed: a violation has been seen, or what excuses one.
 func (g *Game) failed() bool { return len(g.checker.Violations) > 0 }
 
-// Play plays a script to its end. It returns what is wrong, or nothing.
-func (g *Game) Play(relay Relay, ops []Op) []string {
+// Play plays a script to its end.
+func (g *Game) Play(relay Relay, ops []Op) {
 	g.relay = relay
 	relay.Settle()
 	for _, o := range ops {
@@ -121,11 +113,10 @@ func (g *Game) Play(relay Relay, ops []Op) []string {
 		g.play(o)
 		g.act()
 		if g.failed() {
-			return g.checker.Violations
+			return
 		}
 	}
 	g.finish()
-	return g.checker.Violations
 }
 
 // rounds are as many as may pass before all is quiet: over gRPC a group of many names may be sent one
@@ -175,7 +166,7 @@ func (g *Game) everybody() (all []*player) {
 }
 
 func (g *Game) play(o Op) {
-	k, _ := named(o.Kind)
+	k := kindOf(o.Kind)
 	plane := g.plane(o)
 	g.stir()
 	before := maps.Clone(plane.world[k.name])
@@ -184,8 +175,17 @@ func (g *Game) play(o Op) {
 		if len(o.Add) > 0 {
 			plane.set(k, o.Add[0], slices.DeleteFunc(o.Add[1:], func(alias string) bool { return alias == o.Add[0] }))
 		}
-	case "remove":
-		for _, name := range o.Add {
+	case "many":
+		for _, name := range o.names() {
+			plane.set(k, name, nil)
+		}
+		for _, p := range g.planes {
+			if all := slices.Concat(poolNames, o.names()); len(all) > len(p.names) {
+				p.names = all
+			}
+		}
+	case "remove", "few":
+		for _, name := range o.names() {
 			delete(plane.world[k.name], name)
 		}
 	case "version":
@@ -200,8 +200,6 @@ func (g *Game) play(o Op) {
 		for _, p := range g.planes {
 			p.habits = habits(o.N)
 		}
-	case "many", "few", "subs", "unsubs":
-		g.playMany(o, k)
 	case "push", "again", "bad", "fault", "error", "extra", "beat", "end":
 		g.playStream(o, k)
 	case "down", "up":
@@ -244,24 +242,24 @@ func (g *Game) playStream(o Op, k kind) {
 	if plane.hung {
 		return
 	}
+	if reads := []string{"push", "bad", "fault", "beat", "extra"}; slices.Contains(reads, o.Verb) && o.N&32 == 0 && plane.read(s) {
+		g.refuse(id)
+		return
+	}
+	l := s.lanes[k.name]
 	switch o.Verb {
 	case "again":
 		plane.again(s, k)
-		g.push(id, k, 0, false)
-	case "push", "bad", "fault":
-		if o.N&32 == 0 && plane.read(s) {
-			g.log("up%d > refuses", id)
-			g.refuse(id)
-			return
-		}
-		fault := -1
-		if o.Verb == "fault" {
-			fault = o.N >> 6
-		}
-		g.say(id, k, o.N&31, o.Verb == "bad", fault)
+		g.say(id, k, 0, noFault)
+	case "push":
+		g.say(id, k, o.N&31, noFault)
+	case "bad":
+		g.say(id, k, o.N&31, faultRepeats)
+	case "fault":
+		g.say(id, k, o.N&31, o.N>>6%faultKinds)
 	case "error":
 		plane.erred = true
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, s.lanes[k.name])}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l)}
 		s.erred[k.name] = append(s.erred[k.name], o.Add...)
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
@@ -270,28 +268,20 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		g.answer(id, resp)
 	case "beat":
-		if plane.read(s) {
-			g.refuse(id)
-			return
-		}
-		if l := s.lanes[k.name]; l != nil && s.sotw == nil {
+		if l != nil && s.sotw == nil {
 			if renewed := plane.heartbeats(l, k, o.Add, o.N != 0); len(renewed) > 0 {
 				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: renewed})
 			}
 		}
 	case "extra":
-		if plane.read(s) {
-			g.refuse(id)
-			return
-		}
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
-		for _, name := range o.Add {
-			if r, ok := plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(o.Add))) {
+			if r, ok := plane.world[k.name][name]; ok && l != nil {
 				resp.Resources = append(resp.Resources, plane.wire(k, name))
-				plane.noteSent(k, s.lanes[k.name], name, r)
+				plane.noteSent(k, l, name, r)
 			}
 		}
-		resp.Nonce = plane.nonce(k, s.lanes[k.name])
+		resp.Nonce = plane.nonce(k, l)
 		g.answer(id, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
@@ -299,26 +289,27 @@ func (g *Game) playStream(o Op, k kind) {
 	}
 }
 
-// push says what there is to say of a type on a stream; true if there was anything.
-func (g *Game) push(id int, k kind, pieces int, bad bool) bool { return g.say(id, k, pieces, bad, -1) }
-
-// say is push with a fault, if that is not negative.
-func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
+// say says what there is to say of a type on a stream, with a fault perhaps; true if there was anything.
+func (g *Game) say(id int, k kind, pieces, fault int) bool {
 	plane, s := g.server(id)
-	before := s.aliases(k)
-	resp := plane.push(s, k, pieces)
+	l := s.lanes[k.name]
+	if l == nil {
+		return false
+	}
+	before := maps.Clone(l.as)
+	resp := plane.push(k, l, pieces)
 	if resp == nil {
 		return false
 	}
-	if bad = bad && len(resp.Resources) > 0 && s.sotw == nil; bad {
+	if fault == faultRepeats && len(resp.Resources) > 0 && s.sotw == nil {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
 	if fault >= 0 && s.sotw == nil {
 		for _, r := range resp.Resources {
-			delete(s.lanes[k.name].ends, r.GetName()) // it is not renewed until it has been said again
+			delete(l.ends, r.GetName()) // it is not renewed until it has been said again
 		}
 		if sound, name, ok := faulty(resp, fault); ok {
-			s.lanes[k.name].keeps(before, sound)
+			l.keeps(before, sound)
 			g.hear(id, k, resp, sound, name)
 			return true
 		}
@@ -348,7 +339,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse) {
 			return
 		}
 		said, resp = whole, means
-		if k, _ := named(resp.GetTypeUrl()); g.spoil && len(whole.Resources) > 0 {
+		if k := kindOf(resp.GetTypeUrl()); g.spoil && len(whole.Resources) > 0 {
 			unreadable(whole)
 			means.Resources, means.RemovedResources = means.Resources[1:], nil
 			g.hear(id, k, whole, means, "")
@@ -375,7 +366,7 @@ func (g *Game) serve() (busy bool) {
 		}
 		for _, k := range kinds {
 			if plane.streams[id] == s {
-				busy = g.push(id, k, 0, false) || busy
+				busy = g.say(id, k, 0, noFault) || busy
 			}
 		}
 	}
@@ -403,8 +394,14 @@ func (g *Game) playClient(o Op, k kind) {
 			p.sotw, p.auto = o.N&1 != 0, o.N&2 != 0
 			g.openStream(p, 0)
 		}
-	case "sub":
-		g.subscribe(p, k, o.Add, o.Drop)
+	case "sub", "subs":
+		g.subscribe(p, k, o.names(), o.Drop)
+	case "unsubs":
+		if p.sotw {
+			g.subscribe(p, k, manyNames(1), nil)
+		} else {
+			g.subscribe(p, k, nil, o.names())
+		}
 	case "refused":
 		g.askRefused(p, refusedType, o.Add, o.Drop, false)
 	case "crowded":

@@ -87,9 +87,9 @@ func (c *Checker) upClosed(id int) {
 
 // upAsked takes in a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
-	k, ok := named(req.GetTypeUrl())
+	k := kindOf(req.GetTypeUrl())
 	s := c.streams[id]
-	if s == nil || !ok || req.GetResponseNonce() != "" {
+	if s == nil || k.name == "" || req.GetResponseNonce() != "" {
 		return
 	}
 	c.conclude()
@@ -107,7 +107,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if q := l.asked[name]; q != nil {
 			q.given = true
 		}
-		for _, other := range append(aliased(name), name) {
+		for _, other := range leading(name) {
 			if !l.asks(other, c.lanes[k.name][l.wildcard].words[other].aliases) {
 				delete(l.shown, other) // what is asked for again awaits an answer
 			}
@@ -123,7 +123,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			l.asked[name] = q
 		}
 		q.answered, q.given = false, false
-		q.shown = slices.ContainsFunc(append(aliased(name), name), func(other string) bool {
+		q.shown = slices.ContainsFunc(leading(name), func(other string) bool {
 			_, shown := l.shown[other]
 			return shown && answers(other, c.lanes[k.name][l.wildcard].words[other].aliases, name)
 		})
@@ -173,7 +173,7 @@ func (c *Checker) askedAt(s *relayStream) time.Time {
 
 // upSaid takes in what is sound in a response of the control plane's.
 func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse) {
-	k, _ := named(resp.GetTypeUrl())
+	k := kindOf(resp.GetTypeUrl())
 	s := c.streams[id]
 	if s == nil || s.lanes[k.name] == nil {
 		return // UP-10
@@ -270,7 +270,7 @@ func (c *Checker) limits(k kind, byWildcard bool, name string, ends time.Time) {
 
 // expired reports whether what was last said to end has ended, which may be from disk, or something that may have this alias.
 func (c *Checker) expired(k kind, name string) bool {
-	return slices.ContainsFunc(append(aliased(name), name), func(led string) bool {
+	return slices.ContainsFunc(leading(name), func(led string) bool {
 		for _, ends := range []time.Time{c.limited[k.name][led], c.limited[k.name][wildcard+led]} {
 			if !ends.IsZero() && !ends.Truncate(time.Millisecond).After(c.now) {
 				return true
@@ -312,7 +312,7 @@ func (c *Checker) silenced(k kind, of *lane, name string) {
 // is an alias, or a resource that may have some, that goes for all that may share them.
 func (c *Checker) spoken(k kind, name string, all bool) {
 	c.said[k.name][name] = c.events
-	if isAlias(name) || all && slices.Contains(poolNames, name) {
+	if slices.Contains(poolAliases, name) || all && slices.Contains(poolNames, name) {
 		for _, other := range poolNames {
 			c.said[k.name][other] = c.events
 		}

@@ -2,7 +2,7 @@ package twin
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 )
 
@@ -76,27 +76,20 @@ func (c *Checker) event() int {
 
 // worldChanged notes what of a control plane's world was not there before, or has gone, or has lost an alias.
 func (c *Checker) worldChanged(k kind, before, after map[string]Resource) {
-	now := c.event()
-	for name, was := range before {
-		is, still := after[name]
-		if !still {
-			c.world[k.name][name] = now
-		}
-		for _, alias := range was.Aliases {
-			if !slices.Contains(is.Aliases, alias) {
-				c.unnamed[k.name][name], c.world[k.name][alias] = now, now
-			}
-		}
-	}
-	for name, is := range after {
+	now, all := c.event(), maps.Clone(before)
+	maps.Copy(all, after)
+	for name := range all {
 		was, had := before[name]
-		if !had {
+		is, has := after[name]
+		if had != has {
 			c.world[k.name][name] = now
 		}
-		for _, alias := range is.Aliases {
-			if !slices.Contains(was.Aliases, alias) {
-				c.world[k.name][alias] = now
-			}
+		lost, gained := beyond(was.Aliases, is.Aliases), beyond(is.Aliases, was.Aliases)
+		if len(lost) > 0 {
+			c.unnamed[k.name][name] = now
+		}
+		for _, alias := range append(lost, gained...) {
+			c.world[k.name][alias] = now
 		}
 	}
 }

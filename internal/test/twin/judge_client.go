@@ -97,7 +97,7 @@ type request interface {
 // requested takes in what requests of both variants have in common.
 func (c *Checker) requested(id int, req request) (cl *clientState, k kind, t *topic) {
 	cl = c.clients[id]
-	k, _ = named(req.GetTypeUrl())
+	k = kindOf(req.GetTypeUrl())
 	t = cl.topic(k.name)
 	if i := slices.Index(t.unacked, req.GetResponseNonce()); i >= 0 {
 		settled := t.unacked[:i+1]
@@ -201,7 +201,7 @@ func (t *topic) pardon(name string) {
 		clear(t.last)
 		return
 	}
-	for _, other := range append(aliased(name), name) {
+	for _, other := range leading(name) {
 		delete(t.last, other)
 	}
 }

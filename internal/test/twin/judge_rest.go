@@ -61,7 +61,7 @@ func (c *Checker) atRest(who string, k kind, cl *clientState, t *topic, world Wo
 // not say so.
 func (c *Checker) waits(k kind, t *topic, world World) bool {
 	for name := range t.interest.Names {
-		leads := slices.ContainsFunc(append(aliased(name), name), func(other string) bool {
+		leads := slices.ContainsFunc(leading(name), func(other string) bool {
 			r, is := world[k.name][other]
 			return is && (other == name || !t.interest.bare && answers(other, r.Aliases, name))
 		})
@@ -75,7 +75,7 @@ func (c *Checker) waits(k kind, t *topic, world World) bool {
 // countsAsShown reports whether a stream may have sent more that nobody asked for than the relay remembers: its silence
 // says nothing of any name (UP-19).
 func (c *Checker) countsAsShown(k kind) bool {
-	return k.full && (c.settings.Bounded(boundGone) || c.settings.Bounded(boundUnasked))
+	return k.full && (c.settings.Bounded("gone") || c.settings.Bounded("unasked"))
 }
 
 // stays reports whether a client may hold still what upstream does not have for it.

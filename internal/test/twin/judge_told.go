@@ -130,7 +130,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 // hear judges that a client has asked for what it is sent.
 func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic) {
 	cl := c.clients[id]
-	k, _ = named(url)
+	k = kindOf(url)
 	who = fmt.Sprintf("c%d %s", id, k.name)
 	if cl != nil && cl.open {
 		t = cl.topics[k.name]
@@ -171,7 +171,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		return
 	case !t.interest.Covers(name, r.aliases):
 		c.fail("G1", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
-	case older(r.label, t.seen[name]) && !c.mayGoBack(k, t, name, r.label):
+	case older(r.label, t.seen[name]) && !c.twoTables(k, t, name, r.label):
 		c.fail("G2", "%s: %s=%s is older than %s, which it was sent before or came with", who, name, r.label, t.seen[name])
 	case c.again(k, cl, t, name, version):
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
@@ -192,27 +192,6 @@ func older(label, than string) bool {
 	a, err := strconv.Atoi(label[1:])
 	b, other := strconv.Atoi(than[1:])
 	return err == nil && other == nil && a < b
-}
-
-// mayGoBack reports whether a client may be sent an older revision.
-func (c *Checker) mayGoBack(k kind, t *topic, name, label string) bool {
-	return c.twoTables(k, t, name, label) || t.brought[name] && c.confirmed(k, name)
-}
-
-// confirmed reports whether a stream that began with a version of a resource, from disk maybe, has been silent about it for
-// long enough (RECON-19).
-func (c *Checker) confirmed(k kind, name string) bool {
-	for _, s := range c.streams {
-		l := s.lanes[k.name]
-		if l == nil || l.shown[name] == "" {
-			continue
-		}
-		over := func(q *question) bool { return c.now.Sub(q.since) >= missingAfter }
-		if l.wildcard && l.heard || slices.ContainsFunc(slices.Collect(maps.Values(l.asked)), over) {
-			return c.excuse(unspoken)
-		}
-	}
-	return false
 }
 
 // twoTables reports whether a client that asks for names may go from one table's copy of a resource to an older one in
@@ -248,7 +227,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string) {
 	delete(t.holds, name)
 	delete(t.seen, name)
 	delete(t.last, name)
-	for _, other := range aliased(name) { // they no longer answer to it
+	for _, other := range leading(name) { // they no longer answer to it
 		if h, ok := t.holds[other]; ok {
 			h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
 			t.holds[other] = h
@@ -326,7 +305,7 @@ func (p *controlPlane) leads(k kind, i *Interest, name string) bool {
 	if r, is := p.world[k.name][name]; is && i.Covers(name, r.Aliases) {
 		return true
 	}
-	return !i.bare && slices.ContainsFunc(aliased(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
+	return !i.bare && slices.ContainsFunc(leading(name), func(other string) bool { return slices.Contains(p.world[k.name][other].Aliases, name) })
 }
 
 // failed judges an error that a client is sent. The relay's own NOT_FOUND says that a name leads to nothing.

@@ -7,7 +7,6 @@ type leniency string
 const (
 	tables     leniency = "WILD-16: who asks for names may go from one table to the other, and be sent what it has, or what is older"
 	renewals   leniency = "TTL-3: who knows TTLs may be sent again what is of a type of which something has had one"
-	unspoken   leniency = "RECON-19: the silence of a slow server confirms what is from disk, and that may be older than what a client came with"
 	shared     leniency = "NAME-7: what is here for others answers an alias, and upstream may have more of that"
 	lacking    leniency = "RECON-16: a wildcard's set may have become complete without what a slow server had yet to say"
 	unheld     leniency = "ORDER-3: the client came with clusters, or its stream may be about to end"
@@ -21,9 +20,6 @@ const (
 	unspeaking leniency = "TRANSLATE-7: upstream's SotW does not say what is gone of this type"
 	untold     leniency = "DOWN-SOTW-10: SotW does not tell a client what is gone of this type"
 )
-
-// leniencies are in the order in which they are printed.
-var leniencies = []leniency{tables, renewals, unspoken, shared, lacking, unheld, tooLarge, withheld, limited, standing, mute, inError, faulted, unspeaking, untold}
 
 // excuse notes that a leniency was used. It is always true.
 func (c *Checker) excuse(why leniency) bool {

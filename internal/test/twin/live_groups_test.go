@@ -105,7 +105,7 @@ func (h *liveHost) relayOf(first proto.Message) *liveRelay {
 	i := slices.IndexFunc(h.relays, func(r *liveRelay) bool { return proto.Equal(r.says, node) })
 	if i < 0 {
 		r := h.relays[0]
-		r.hear(true, func() {
+		r.hear(above, func() {
 			r.game.checker.fail("G1", "a stream to the control plane is of no group that there is: %v", node)
 		})
 		return r
@@ -184,10 +184,6 @@ const drainFor = 10 * time.Second
 // drain has the relay send its clients away, at random times, and then another one begins:
 // until its end each client is sent what it would be sent anyway, and nothing is removed (ERR-14).
 func (h *liveHost) drain() {
-	for _, r := range h.relays {
-		r.game.log("the relay sends its clients away")
-		r.draining = true
-	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -200,24 +196,7 @@ func (h *liveHost) drain() {
 	h.relays[0].Settle()
 	h.stop = func(time.Duration) {} // it has ended
 	for _, r := range h.relays {
-		r.draining = false
-		for _, p := range r.game.everybody() {
-			r.game.hangUp(p)
-		}
-		for _, id := range slices.Clone(r.game.open) {
-			r.game.StreamClosed(id, r.Now())
-		}
-		r.game.checker.relayStarted()
+		r.game.leave()
 	}
 	h.relays[len(h.relays)-1].Restart()
-}
-
-// sentAway: the relay has ended a client's stream because it ends itself.
-func (g *Game) sentAway(client int, at time.Time) {
-	g.log("c%d < sent away", client)
-	g.checker.now = at
-	if p := g.players[client]; p != nil && p.open {
-		p.open = false
-		g.checker.clientClosed(client)
-	}
 }

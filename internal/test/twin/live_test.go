@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -35,12 +39,11 @@ import (
 // world of its own for that group (live_groups_test.go, live_identity_test.go).
 type liveRelay struct {
 	*liveHost
-	game     *Game
-	group    int        // its number
-	says     *core.Node // what its group says of itself to the control planes; nil: it is the only one
-	clients  map[int]*liveClient
-	tickets  map[int]tls.ClientSessionCache // of the clients' TLS sessions
-	draining bool                           // the relay ends, and with it the streams of clients
+	game    *Game
+	group   int        // its number
+	says    *core.Node // what its group says of itself to the control planes; nil: it is the only one
+	clients map[int]*liveClient
+	tickets map[int]tls.ClientSessionCache // of the clients' TLS sessions
 }
 
 // liveHost is what the games on one relay have in common.
@@ -62,11 +65,17 @@ type liveHost struct {
 
 // heard is something that the relay said, and in which game.
 type heard struct {
-	of       *liveRelay
-	at       time.Time
-	upstream bool
-	tell     func()
+	of   *liveRelay
+	at   time.Time
+	side int
+	tell func()
 }
+
+// On which side of the relay something is heard.
+const (
+	below = iota
+	above
+)
 
 // liveStream is the control plane's end of a stream.
 type liveStream struct {
@@ -78,7 +87,7 @@ type liveStream struct {
 type liveClient struct {
 	conn   *grpc.ClientConn
 	cancel context.CancelFunc
-	send   func(proto.Message) error
+	stream grpc.ClientStream
 	closed bool // by the client; what comes is not heard any more. liveRelay.mu guards it.
 }
 
@@ -109,7 +118,7 @@ func newLiveHost(games []*Game, s Settings, of company, dir string) *liveHost {
 
 func (h *liveHost) start(listener net.Listener) {
 	made, err := relay.New(h.config(), relay.Options{
-		Dial: h.dial, Random: func() float64 { return 0.5 }, NoTrials: !h.settings.Bounded(boundTrials),
+		Dial: h.dial, Random: func() float64 { return 0.5 }, NoTrials: !h.settings.Bounded("trials"),
 		Follow: certs.Options{NoNotify: true, Poll: time.Hour}, // what waits for the system is no part of the bubble
 	})
 	if err != nil {
@@ -163,7 +172,7 @@ func (r *liveRelay) Settle() {
 			return
 		}
 		slices.SortStableFunc(all, func(a, b heard) int {
-			return cmp.Or(a.at.Compare(b.at), cmp.Compare(order(a.upstream), order(b.upstream)))
+			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.side, b.side))
 		})
 		for _, h := range all {
 			if !h.of.game.failed() { // else it is over
@@ -171,13 +180,6 @@ func (r *liveRelay) Settle() {
 			}
 		}
 	}
-}
-
-func order(upstream bool) int {
-	if upstream {
-		return 1
-	}
-	return 0
 }
 
 func (r *liveRelay) Wait(d time.Duration) {
@@ -213,8 +215,8 @@ func (r *liveRelay) Restart() {
 }
 
 // hear notes what was said; mu is held.
-func (r *liveRelay) hear(upstream bool, tell func()) {
-	r.heard = append(r.heard, heard{r, time.Now(), upstream, tell})
+func (r *liveRelay) hear(side int, tell func()) {
+	r.heard = append(r.heard, heard{r, time.Now(), side, tell})
 }
 
 // --- clients ---
@@ -228,45 +230,40 @@ func (r *liveRelay) Open(id int, sotw bool) {
 	ctx, cancel := context.WithCancel(r.pretend(context.Background(), id))
 	c := &liveClient{conn: conn, cancel: cancel}
 	r.clients[id] = c
-	ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
-	var receive func() (proto.Message, error)
+	method, response := discovery.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName, newDeltaResponse
 	if sotw {
-		stream, err := ads.StreamAggregatedResources(ctx)
-		if err != nil {
-			panic(err)
-		}
-		c.send = func(m proto.Message) error { return stream.Send(m.(*discovery.DiscoveryRequest)) }
-		receive = func() (proto.Message, error) { return stream.Recv() }
-	} else {
-		stream, err := ads.DeltaAggregatedResources(ctx)
-		if err != nil {
-			panic(err)
-		}
-		c.send = func(m proto.Message) error { return stream.Send(m.(*discovery.DeltaDiscoveryRequest)) }
-		receive = func() (proto.Message, error) { return stream.Recv() }
+		method, response = discovery.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName, newResponse
 	}
-	go r.listen(id, c, receive)
+	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		panic(err)
+	}
+	go r.listen(id, c, response)
 	r.Settle()
 }
 
+func newDeltaResponse() proto.Message { return new(discovery.DeltaDiscoveryResponse) }
+func newResponse() proto.Message      { return new(discovery.DiscoveryResponse) }
+
 // listen hears the relay out on a client's stream.
-func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message, error)) {
+func (r *liveRelay) listen(id int, c *liveClient, response func() proto.Message) {
 	for {
-		m, err := receive()
+		m := response()
+		err := c.stream.RecvMsg(m)
 		at := time.Now()
 		r.mu.Lock()
 		switch {
 		case c.closed:
 			err = cmp.Or(err, io.EOF)
 		case err != nil:
-			r.hear(false, func() {
+			r.hear(below, func() {
 				if r.clients[id] == c {
 					r.close(id)
-					r.ended(id, status.Convert(err), at)
+					r.game.Ended(id, status.Code(err) == codes.Unavailable, err.Error(), at)
 				}
 			})
 		default:
-			r.hear(false, func() {
+			r.hear(below, func() {
 				if r.clients[id] == c {
 					r.game.Told(id, m, at)
 				}
@@ -279,21 +276,12 @@ func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message,
 	}
 }
 
-// ended tells the game that the relay has ended a client's stream.
-func (r *liveRelay) ended(id int, why *status.Status, at time.Time) {
-	if r.draining && why.Code() == codes.Unavailable {
-		r.game.sentAway(id, at)
-		return
-	}
-	r.game.Ended(id, why.Code() == codes.Unavailable, why.String(), at)
-}
-
 func (r *liveRelay) Ask(id int, m proto.Message) {
 	if c := r.clients[id]; c != nil {
 		if r.says != nil {
 			m = r.introduced(id, m)
 		}
-		_ = c.send(m) // an error is the stream's end, of which the listener hears
+		_ = c.stream.SendMsg(m) // an error is the stream's end, of which the listener hears
 		r.Settle()
 	}
 }
@@ -348,7 +336,7 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 	h.streams[id] = own
 	open := func(r *liveRelay) {
 		at := time.Now()
-		r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
+		r.hear(above, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
 	}
 	var r *liveRelay // whose group's it is; with several its first request says so
 	if len(h.relays) == 1 {
@@ -372,10 +360,10 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 			}
 			switch {
 			case is && err == nil:
-				r.hear(true, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
+				r.hear(above, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
 			case is && r != nil:
 				delete(h.streams, id)
-				r.hear(true, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
+				r.hear(above, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
 			case is:
 				delete(h.streams, id)
 			}
@@ -460,4 +448,66 @@ func (r *liveRelay) Hang(plane int, hung bool) {
 	}
 	r.upstream[plane].Wake(synctest.Wait)
 	r.Settle()
+}
+
+// --- games ---
+
+// playLive plays scripts over gRPC, at the same time on one relay, each by a group of clients
+// of its own.
+func playLive(t *testing.T, scripts []Script, of company, trace func(string)) (violations []string) {
+	dir, settings := "", scripts[0].Settings
+	if settings.Snapshot {
+		dir = t.TempDir()
+	}
+	synctest.Test(t, func(*testing.T) {
+		var games []*Game
+		for i := range scripts {
+			tagged := trace
+			if trace != nil {
+				tagged = func(line string) { trace(fmt.Sprintf("%s [%d] %s", time.Now().Format("04:05.000"), i, line)) }
+			}
+			g := newGame(settings, tagged)
+			g.checker.live = true
+			games = append(games, g)
+		}
+		h := newLiveHost(games, settings, of, dir)
+		defer h.shutdown()
+		violations = h.play(scripts)
+	})
+	return violations
+}
+
+// TestLive plays the games over gRPC: some, or as many operations as the environment
+// says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED. Every other one is played by a few
+// groups at once, which clients belong to by their node, or by what their certificates prove.
+func TestLive(t *testing.T) {
+	steps, seed := number("TWIN_LIVE_STEPS", 2000), number("TWIN_SEED", 1)
+	papers, played, began := newPapers(t), 0, time.Now()
+	for ; played < steps; seed++ {
+		scripts, of := []Script{draw(rand.New(rand.NewPCG(uint64(seed), 0)))}, company{}
+		for group := 1; group <= seed%2*(1+seed%4/2); group++ {
+			scripts = append(scripts, draw(rand.New(rand.NewPCG(uint64(seed), uint64(group)))))
+		}
+		if len(scripts) > 1 {
+			of = drawCompany(rand.New(rand.NewPCG(uint64(seed), 1000)), papers, scripts)
+		}
+		for _, s := range scripts {
+			played += len(s.Ops)
+		}
+		violations := playLive(t, scripts, of, nil)
+		if len(violations) == 0 {
+			continue
+		}
+		for i := range scripts {
+			scripts[i] = shorten(scripts[i], violations, func(s Script) []string {
+				tried := slices.Clone(scripts)
+				tried[i].Ops = s.Ops
+				return playLive(t, tried, of, nil)
+			})
+		}
+		var trace strings.Builder
+		violations = playLive(t, scripts, of, func(line string) { fmt.Fprintln(&trace, line) })
+		t.Fatalf("seed %d: %s\n\nthe scripts, one a group%v:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), of, scripts, &trace)
+	}
+	t.Logf("%d operations, %.0f a second", played, float64(played)/time.Since(began).Seconds())
 }

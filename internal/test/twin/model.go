@@ -36,19 +36,38 @@ const secrets = "SDS"
 
 var plain = kinds[:4]
 
-// named is the kind of that short name, or of that type URL.
-func named(name string) (kind, bool) {
+// kindOf is the kind of that short name, or of that type URL; none of any other.
+func kindOf(name string) kind {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name || k.url == name })
 	if i < 0 {
-		return kind{}, false
+		return kind{}
 	}
-	return kinds[i], true
+	return kinds[i]
 }
 
-// kindOf is the kind of that short name.
-func kindOf(name string) kind {
-	k, _ := named(name)
-	return k
+// Resources are named a to d; x and y are aliases, which may move, and may be asked for like any name. That a name is an
+// alias and a resource too is left to the transcripts.
+var (
+	poolNames   = []string{"a", "b", "c", "d", "x", "y"}
+	poolAliases = poolNames[4:]
+)
+
+// manyNames are n more, which have no aliases. In games of many names what is quadratic in the relay is felt, and what is
+// split is split into many parts.
+func manyNames(n int) []string {
+	names := make([]string, min(max(n, 0), 10000))
+	for i := range names {
+		names[i] = fmt.Sprintf("r%d", i)
+	}
+	return names
+}
+
+// leading are the names to look at for what a name leads to: itself, and those that may have it as an alias.
+func leading(asked string) []string {
+	if slices.Contains(poolAliases, asked) {
+		return poolNames
+	}
+	return []string{asked}
 }
 
 // Resource is what the control plane has under a name.

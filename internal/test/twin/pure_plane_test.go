@@ -120,7 +120,7 @@ func (r *pureRelay) connect(o session.Open) {
 			p.giveUp = r.now.Add(connectTimeout)
 		}
 		p.pending = append(p.pending, o)
-	case r.sotw != "" && !o.SotW:
+	case r.settings.SotW != "" && !o.SotW:
 		r.step(func() { r.core.Opened(o.ID, r.now) })
 		r.fail(o, unimplemented)
 	default:

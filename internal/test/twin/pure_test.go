@@ -3,7 +3,6 @@ package twin
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -36,6 +36,7 @@ type pureRelay struct {
 	game     *Game
 	config   *config.Config
 	settings Settings
+	tiny     *tiny
 	session  session.Config
 
 	now        time.Time
@@ -47,7 +48,6 @@ type pureRelay struct {
 	owed       bool // something other than a routine response has come since the last tick, which is due
 	deliveries *session.ClusterDeliveries
 	disk       []byte // the snapshot; nil: none
-	sotw       string // Settings.SotW
 	crowd      crowd
 
 	streams []upsession.StreamID       // open ones
@@ -87,28 +87,15 @@ func configure(s Settings) *config.Config {
 		"upstream.mode=" + mode,
 		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
 		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
+		"cache.max_lingering_names=20000", // more than any game has
 	}
 	if s.Second != "" {
 		set = append(set, `upstream.fallbacks=[{"address":"`+xdstest.SecondAddress+`"}]`)
 	}
-	if s.Bounded(boundLinger) {
-		set = append(set, "cache.max_lingering_names=1")
-	} else {
-		set = append(set, "cache.max_lingering_names=20000") // more than any game has
-	}
-	if s.Bounded(boundUnasked) {
-		set = append(set, "cache.max_unasked_bytes=150B")
-	}
-	if s.Bounded(boundResponse) {
-		set = append(set, fmt.Sprintf("downstream.max_response_bytes=%dB", largestResponse))
-	}
-	if s.Bounded(boundStreams) {
-		set = append(set, "upstream.max_streams_per_connection=2")
-	}
 	if strings.Contains(s.Server, marks) {
 		set = append(set, "upstream.chunk_marker=relay")
 	}
-	c, err := config.Load("", set)
+	c, err := config.Load("", append(set, bounded(s).config...))
 	if err != nil {
 		panic(err)
 	}
@@ -116,67 +103,14 @@ func configure(s Settings) *config.Config {
 	return c
 }
 
-// hubBounds, sessionBounds and coreBounds are what the settings bound beside what is
-// configured.
-func hubBounds(s Settings) *fanout.Bounds {
-	b := fanout.DefaultBounds
-	if s.Bounded(boundPrune) {
-		b.Tombstones = func(int) int { return 0 }
-	}
-	if s.Bounded(boundMarks) {
-		b.Marks = 0
-	}
-	if s.Bounded(boundNews) {
-		b.News = 1
-	}
-	if s.Bounded(boundGone) {
-		b.Gone = 1
-	}
-	if s.Bounded(boundLeaving) {
-		b.Leaving = 1
-	}
-	return &b
-}
-
-func sessionBounds(s Settings) *session.Bounds {
-	b := session.DefaultBounds
-	if s.Bounded(boundUnacked) {
-		b.Unacked = 2
-	}
-	if s.Bounded(boundShare) {
-		b.Block = 1
-	}
-	return &b
-}
-
-func coreBounds(s Settings) *upsession.Bounds {
-	b := upsession.DefaultBounds
-	if s.Bounded(boundPair) || s.Bounded(boundPairBytes) {
-		b.Pair = 1
-	}
-	if s.Bounded(boundLeast) {
-		b.MinRequest = tight
-	}
-	if s.Bounded(boundProbed) {
-		b.Probed = 1
-	}
-	if s.Bounded(boundVerdicts) {
-		b.Acks = 1
-	}
-	if s.Bounded(boundSolo) {
-		b.Solo, b.Quarantined = 2, 1 // it may be wanted both ways
-	}
-	return &b
-}
-
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
-	if s.Bounded(boundResponse) {
+	r := &pureRelay{game: g, config: c, settings: s, tiny: bounded(s), session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	if s.Bounded("response") {
 		r.session.MaxResponse = smallResponse
 	}
 	r.session.Types = crowdTypes
-	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
+	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, &r.tiny.session
 	r.Restart()
 	return r
 }
@@ -191,16 +125,16 @@ func (r *pureRelay) Restart() {
 	}
 	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
 	h := relay.HubConfig(r.config)
-	h.Bounds = hubBounds(r.settings)
+	h.Bounds = &r.tiny.hub
 	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
-	c.Bounds = coreBounds(r.settings)
-	if r.settings.Bounded(boundRequest) && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
-		c.MaxRequest = tight
+	c.Bounds = &r.tiny.core
+	if r.tiny.request > 0 && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
+		c.MaxRequest = r.tiny.request
 	}
-	if r.settings.Bounded(boundTrials) {
+	if r.tiny.trials {
 		c.Answers = upsession.NewAnswers()
 	}
 	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
@@ -488,4 +422,50 @@ func (r *pureRelay) deadline() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// --- the crowd ---
+
+// crowd is the group of types for which there may be no room (NODE-14). Upstream has said there
+// all that there is to say.
+type crowd struct {
+	hub  *fanout.Hub
+	room bool
+}
+
+// crowdTypes are their properties.
+var crowdTypes = cache.Types{
+	crowdedType: {EmptyIsWildcard: true},
+	fullestType: {EmptyIsWildcard: true, FullState: true},
+}
+
+func (r *pureRelay) Room(room bool) { r.crowd.room = room }
+
+func (r *pureRelay) joinCrowd() (session.Membership, *session.End) {
+	if !r.crowd.room {
+		return session.Membership{Own: true}, &session.End{Reason: session.Overcrowded, Message: "no room"}
+	}
+	if r.crowd.hub == nil {
+		r.crowd.hub = newCrowd(r)
+	}
+	return session.Membership{Hub: r.crowd.hub, Own: true, Leave: func() {}}, nil
+}
+
+// newCrowd is that group, in which somebody wants everything for good.
+func newCrowd(r *pureRelay) *fanout.Hub {
+	hub := fanout.NewHub(fanout.Config{Name: "crowd", Types: crowdTypes, Bounds: &r.tiny.hub})
+	for _, t := range []cache.TypeURL{crowdedType, fullestType} {
+		hub.Subscribe(t, fanout.NewSubscriber(func() {})).Delta(append([]string{wildcard}, poolNames...), nil, r.now)
+		hub.Changes(r.now, func(fanout.Lane) (c fanout.Carrier, carried bool) { return c, true })
+		var all []cache.Received
+		for _, name := range roomNames {
+			body := &anypb.Any{TypeUrl: string(t), Value: []byte(name)}
+			all = append(all, cache.Received{Resource: cache.NewResource(t, &discovery.Resource{Name: name, Version: "1", Resource: body}, cache.Fingerprint{}), Upstream: "1"})
+		}
+		hub.On(fanout.Lane{Type: t, Wildcard: true}).Asked(nil)
+		hub.On(fanout.Lane{Type: t}).Asked(poolNames)
+		hub.Apply(fanout.Lane{Type: t, Wildcard: true}, &cache.Update{At: r.now, Stream: 1, First: true, Set: all, Synced: true})
+		hub.Apply(fanout.Lane{Type: t}, &cache.Update{At: r.now, Stream: 2, First: true, Set: all, Removed: poolAliases})
+	}
+	return hub
 }

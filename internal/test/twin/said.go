@@ -63,7 +63,8 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	g.log("c%d < %s", client, m)
 	g.checker.now = at
-	if g.toldRefused(g.players[client], m) {
+	if r := m.(response); slices.Contains([]string{refusedType, crowdedType, fullestType}, r.GetTypeUrl()) {
+		g.toldRefused(g.players[client], r)
 		return
 	}
 	switch resp := m.(type) {
@@ -71,7 +72,7 @@ func (g *Game) Told(client int, m proto.Message, at time.Time) {
 		g.checker.clientTold(client, resp)
 	case *discovery.DiscoveryResponse:
 		g.checker.clientToldSotW(client, resp)
-		if k, ok := named(resp.GetTypeUrl()); ok {
+		if k := kindOf(resp.GetTypeUrl()); k.name != "" {
 			p := g.players[client]
 			p.last[k.name], p.has[k.name] = resp.GetNonce(), resp.GetVersionInfo()
 		}

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,25 +9,49 @@ import (
 	"time"
 )
 
-// Settings are what a game's relay is configured with.
+// Settings are what a game's relay is configured with, and what its control planes are like.
 type Settings struct {
-	Settle, Linger, Coalesce time.Duration
-	Snapshot                 bool   // the last known good state is kept on disk
-	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
-	Server                   string // what kind it is: any of those in servers.go, with a comma between
-	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
-	Bounds                   string // what is bounded to next to nothing: any of those in bounds.go, with a comma between
-	Large                    bool   // a version in three is too large for a response, whose size is bounded
+	Settle, Linger, Coalesce     time.Duration
+	SotW, Server, Second, Bounds string
+	Snapshot, Large              bool
+}
+
+// flags are the settings by name.
+func (s *Settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("settings", flag.ContinueOnError)
+	f.DurationVar(&s.Settle, "settle", s.Settle, "")
+	f.DurationVar(&s.Linger, "linger", s.Linger, "")
+	f.DurationVar(&s.Coalesce, "coalesce", s.Coalesce, "")
+	f.BoolVar(&s.Snapshot, "snapshot", s.Snapshot, "the last known good state is kept on disk")
+	f.StringVar(&s.SotW, "upstream", s.SotW, "the control plane speaks only SotW; the relay knows (sotw), or finds out (auto)")
+	f.StringVar(&s.Server, "server", s.Server, "what kind it is: any of those in servers.go, with a comma between")
+	f.StringVar(&s.Second, "second", s.Second, "there is another control plane to turn to: with the same world, or its own (other)")
+	f.StringVar(&s.Bounds, "bounds", s.Bounds, "what is bounded to next to nothing: any of those in bounds_test.go, with a comma between")
+	f.BoolVar(&s.Large, "large", s.Large, "a version in three is too large for a response, whose size is bounded")
+	return f
+}
+
+// Bounded reports whether a bound is tiny in this game.
+func (s *Settings) Bounded(what string) bool {
+	return slices.Contains(strings.Split(s.Bounds, ","), what)
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
 // sense just then does nothing.
 type Op struct {
 	Verb      string
-	Who       int    // a client, or a stream counted from the oldest
+	Who       int    // a client, a stream counted from the oldest, or, with two, a control plane
 	Kind      string // a type's short name; "" where none is needed
 	Add, Drop []string
 	N         int
+}
+
+// names are those that an operation is about.
+func (o Op) names() []string {
+	if slices.Contains([]string{"many", "few", "subs", "unsubs"}, o.Verb) {
+		return manyNames(o.N)
+	}
+	return o.Add
 }
 
 // Script is a game that can be played again.
@@ -92,26 +117,13 @@ func (s Script) String() string {
 }
 
 func (s Settings) String() string {
-	text := fmt.Sprintf("settle %v linger %v coalesce %v", s.Settle, s.Linger, s.Coalesce)
-	if s.Snapshot {
-		text += " snapshot on"
-	}
-	if s.SotW != "" {
-		text += " upstream " + s.SotW
-	}
-	if s.Server != "" {
-		text += " server " + s.Server
-	}
-	if s.Second != "" {
-		text += " second " + s.Second
-	}
-	if s.Bounds != "" {
-		text += " bounds " + s.Bounds
-	}
-	if s.Large {
-		text += " large on"
-	}
-	return text
+	var words []string
+	s.flags().VisitAll(func(f *flag.Flag) {
+		if value := f.Value.String(); value != "" && value != "false" {
+			words = append(words, f.Name, value)
+		}
+	})
+	return strings.Join(words, " ")
 }
 
 func (o Op) String() string {
@@ -155,35 +167,9 @@ func Parse(text string) (s Script, err error) {
 }
 
 func parseSettings(line string) (s Settings, err error) {
-	words := strings.Fields(line)
-	for len(words) >= 2 && err == nil {
-		var d time.Duration
-		if slices.Contains([]string{"settle", "linger", "coalesce"}, words[0]) {
-			d, err = time.ParseDuration(words[1])
-		}
-		switch words[0] {
-		case "settle":
-			s.Settle = d
-		case "linger":
-			s.Linger = d
-		case "coalesce":
-			s.Coalesce = d
-		case "snapshot":
-			s.Snapshot = words[1] == "on"
-		case "upstream":
-			s.SotW = words[1]
-		case "server":
-			s.Server = words[1]
-		case "second":
-			s.Second = words[1]
-		case "bounds":
-			s.Bounds = words[1]
-		case "large":
-			s.Large = words[1] == "on"
-		default:
-			return s, fmt.Errorf("no such setting: %s", words[0])
-		}
-		words = words[2:]
+	flags, words := s.flags(), strings.Fields(line)
+	for i := 0; i+1 < len(words) && err == nil; i += 2 {
+		err = flags.Set(words[i], words[i+1])
 	}
 	return s, err
 }

@@ -33,6 +33,13 @@ const (
 	renumbers = "renumbers"
 )
 
+// tight is room in a request for the node, a type and a few names. largestResponse is what bounds a response over
+// gRPC, in bytes: no less can be configured.
+const (
+	tight           = 95
+	largestResponse = 512
+)
+
 func (p *controlPlane) is(kind string) bool { return strings.Contains(p.server, kind) }
 
 // second is another control plane beside this one: with the same world, or its own. Its
@@ -115,7 +122,7 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 }
 
 // tooLong tells whether a request is refused for its length. What a game of few names asks
-// for is refused where the relay could ask for less (boundLeast), and else what is longer than
+// for is refused where the relay could ask for less ("least"), and else what is longer than
 // it ever has to be.
 func (p *controlPlane) tooLong(req *discovery.DeltaDiscoveryRequest) bool {
 	limit := (64 << 10) + (2 << 10)

@@ -20,7 +20,7 @@ type sotwLane struct {
 // sotwAsked is what a request says, in Delta: a verdict, and what is asked for and given
 // up.
 func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*discovery.DeltaDiscoveryRequest) {
-	k, _ := named(req.GetTypeUrl())
+	k := kindOf(req.GetTypeUrl())
 	l := s.sotw[k.name]
 	first := l == nil
 	if first {
@@ -63,7 +63,7 @@ func beyond(names, others []string) (more []string) {
 // there is: who is not in it and was there is gone, and who was never there may be on
 // the way, or in error (TRANSLATE-5, ERR-8). Of other types nobody is told what is gone (TRANSLATE-7).
 func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery.DeltaDiscoveryResponse) (*discovery.DiscoveryResponse, *discovery.DeltaDiscoveryResponse) {
-	k, _ := named(delta.GetTypeUrl())
+	k := kindOf(delta.GetTypeUrl())
 	l := s.lanes[k.name]
 	if l == nil || !l.wildcard && len(l.names) == 0 || s.sotw[k.name] == nil {
 		return nil, nil
@@ -74,7 +74,7 @@ func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery
 		for _, e := range means.ResourceErrors {
 			listed[e.GetResourceName().GetName()] = true
 		}
-		for _, name := range plane.names() {
+		for _, name := range plane.names {
 			if r, ok := plane.world[k.name][name]; ok && plane.wants(k, l, name, r.Aliases) {
 				means.Resources = append(means.Resources, plane.wire(k, name))
 				plane.noteSent(k, l, name, r)

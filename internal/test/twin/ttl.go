@@ -39,16 +39,6 @@ func (p *controlPlane) setTTL(k kind, names []string, ttl time.Duration) {
 	}
 }
 
-// limited are the names of a type that have a TTL.
-func (p *controlPlane) limited(k kind) (names []string) {
-	for name, r := range p.world[k.name] {
-		if r.TTL > 0 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // expires notes until when a resource is good that is being sent.
 func (p *controlPlane) expires(l *serverLane, name string, ttl time.Duration) {
 	if delete(l.ends, name); ttl > 0 {

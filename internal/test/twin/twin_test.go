@@ -2,6 +2,7 @@ package twin
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,48 +22,52 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// perGame is how many operations a game has on average, beside its end.
-const perGame = 60
-
-// fixed is the seed of the games that every test run plays: with it they catch all
-// mutants (internal/test/mutants).
+// fixed is the seed of the games that every test run plays.
 const fixed = 2
 
 // TestModel plays random games on the pure cores: 20,000 operations, the same ones
 // every time, or as many others as the environment says (run).
 func TestModel(t *testing.T) { newRun(20000, fixed, draw).playAll(t) }
 
+// TestSwarm plays games that are each about a few things.
+func TestSwarm(t *testing.T) { newRun(10000, fixed, drawSwarm).playAll(t) }
+
+// TestSotW plays games with a control plane that speaks SotW only, of which the relay knows or which it finds out. What
+// kinds of server there are is about Delta, and about one server.
+func TestSotW(t *testing.T) {
+	newRun(5000, fixed, func(r *rand.Rand) Script {
+		s := draw(r)
+		s.Settings.SotW, s.Settings.Server, s.Settings.Second = oneOf(r, "sotw", "auto"), "", ""
+		if s.Settings.SotW == "auto" { // that there is no Delta must be heard at once
+			s.Ops = slices.DeleteFunc(s.Ops, func(o Op) bool { return o.Verb == "hang" || o.Verb == "wake" })
+		}
+		return s
+	}).playAll(t)
+}
+
 // run is many games of one seed. Game n of a seed is always the same. What fails is
 // written, made short, to testdata/seeds/new.txt.
 type run struct {
-	draw  func(*rand.Rand) Script
-	steps int64
-	seed  uint64
-	game  uint64 // to play alone, if one
-	one   bool
-	many  int // violations after which it ends
-	// shards play at the same time.
-	shards        int
-	played, games atomic.Int64
+	draw   func(*rand.Rand) Script
+	steps  int
+	seed   uint64
+	game   uint64 // to play alone, if one
+	one    bool
+	many   int // violations after which it ends
+	shards int // that play at the same time
 
-	excuses excuses
-
-	mu     sync.Mutex
-	failed int
+	mu                    sync.Mutex
+	played, games, failed int
+	excused               map[leniency]int
 }
 
 // newRun is a run of that many operations from a seed, unless the environment says
 // otherwise: TWIN_STEPS plays as many others, on all cores; TWIN_SEED is a seed, or
 // seed/n for one game; TWIN_MANY goes on until that many games have failed.
-func newRun(steps int64, seed uint64, draw func(*rand.Rand) Script) *run {
-	r := &run{draw: draw, steps: steps, seed: seed, many: 1, shards: 1}
-	if s := os.Getenv("TWIN_STEPS"); s != "" {
-		r.steps, _ = strconv.ParseInt(s, 10, 64)
-		r.seed = rand.Uint64N(1e9)
-		r.shards = runtime.GOMAXPROCS(0)
-	}
-	if s := os.Getenv("TWIN_MANY"); s != "" {
-		r.many, _ = strconv.Atoi(s)
+func newRun(steps int, seed uint64, draw func(*rand.Rand) Script) *run {
+	r := &run{draw: draw, steps: number("TWIN_STEPS", steps), seed: seed, many: number("TWIN_MANY", 1), shards: 1, excused: map[leniency]int{}}
+	if os.Getenv("TWIN_STEPS") != "" {
+		r.seed, r.shards = rand.Uint64N(1e9), runtime.GOMAXPROCS(0)
 	}
 	if s := os.Getenv("TWIN_SEED"); s != "" {
 		seed, game, one := strings.Cut(s, "/")
@@ -74,6 +78,14 @@ func newRun(steps int64, seed uint64, draw func(*rand.Rand) Script) *run {
 	return r
 }
 
+// number is what the environment says, or else otherwise.
+func number(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
 func (r *run) playAll(t *testing.T) {
 	if r.one {
 		r.play(t, r.game)
@@ -81,9 +93,11 @@ func (r *run) playAll(t *testing.T) {
 	}
 	began := time.Now()
 	t.Cleanup(func() {
-		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played.Load(), r.games.Load(), r.seed,
-			float64(r.played.Load())/time.Since(began).Seconds(), r.failed)
-		t.Log(r.excuses.String())
+		speed := float64(r.played) / time.Since(began).Seconds()
+		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played, r.games, r.seed, speed, r.failed)
+		for _, why := range slices.Sorted(maps.Keys(r.excused)) {
+			t.Logf("lenient, met %d times: %s", r.excused[why], why)
+		}
 	})
 	for shard := range r.shards {
 		t.Run("", func(t *testing.T) {
@@ -98,43 +112,39 @@ func (r *run) playAll(t *testing.T) {
 func (r *run) goesOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.played.Load() < r.steps && r.failed < r.many
+	return r.played < r.steps && r.failed < r.many
 }
 
 // play plays game n.
 func (r *run) play(t *testing.T, n uint64) {
 	s := r.draw(rand.New(rand.NewPCG(r.seed, n)))
-	r.played.Add(int64(len(s.Ops)))
-	r.games.Add(1)
-	g, violations := playGame(s, nil)
-	r.excuses.add(g.checker)
-	if len(violations) == 0 {
-		return
-	}
+	c := playPure(s, nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed++
-	t.Logf("game TWIN_SEED=%d/%d", r.seed, n)
-	report(t, s, violations)
+	r.played += len(s.Ops)
+	r.games++
+	for why, n := range c.excused {
+		r.excused[why] += n
+	}
+	if len(c.Violations) > 0 {
+		r.failed++
+		t.Logf("game TWIN_SEED=%d/%d", r.seed, n)
+		report(t, s, c.Violations)
+	}
 }
 
-// playPure plays a script on the pure cores.
-func playPure(s Script, trace func(string)) (violations []string) {
-	_, violations = playGame(s, trace)
-	return violations
-}
-
-func playGame(s Script, trace func(string)) (g *Game, violations []string) {
-	g = newGame(s.Settings, trace)
+// playPure plays a script on the pure cores, and returns its judge.
+func playPure(s Script, trace func(string)) (judge *Checker) {
+	g := newGame(s.Settings, trace)
+	judge = g.checker
 	defer func() {
 		if p := recover(); p != nil {
-			violations = []string{fmt.Sprintf("panic: %v", p)}
-			if trace != nil {
-				trace(string(debug.Stack()))
-			}
+			g.checker.fail("panic", "%v", p)
+			g.log("%s", debug.Stack())
 		}
 	}()
-	return g, g.Play(newPureRelay(g, s.Settings), s.Ops)
+	g.Play(newPureRelay(g, s.Settings), s.Ops)
+	return judge
 }
 
 // report writes a failing script, made short, with what happens in it.
@@ -144,10 +154,10 @@ func report(t *testing.T, s Script, violations []string) {
 		t.Errorf("violation: %s", strings.Join(violations, "; "))
 		return
 	}
-	s = shorten(s, violations, func(s Script) []string { return playPure(s, nil) })
+	s = shorten(s, violations, func(s Script) []string { return playPure(s, nil).Violations })
 	var trace strings.Builder
-	if again := playPure(s, func(line string) { fmt.Fprintln(&trace, line) }); len(again) > 0 {
-		violations = again
+	if again := playPure(s, func(line string) { fmt.Fprintln(&trace, line) }); len(again.Violations) > 0 {
+		violations = again.Violations
 	}
 	name := filepath.Join("testdata", "seeds", "new.txt")
 	text := "# " + strings.Join(violations, "\n# ") + "\n" + s.String()
@@ -177,23 +187,16 @@ func shorten(s Script, violations []string, play func(Script) []string) Script {
 			}
 		}
 	}
-	for i := len(s.Ops) - 1; i >= 0; i-- {
-		if try := slices.Delete(slices.Clone(s.Ops), i, i+1); fails(try) {
-			s.Ops = try
-		}
-	}
-	for i := range s.Ops {
-		for _, list := range []func(*Op) *[]string{func(o *Op) *[]string { return &o.Add }, func(o *Op) *[]string { return &o.Drop }} {
-			for j := len(*list(&s.Ops[i])) - 1; j >= 0; j-- {
-				if s.Ops[i].Verb == "set" && j == 0 {
-					continue // else an alias would become a name
-				}
-				try := slices.Clone(s.Ops)
-				l := list(&try[i])
-				*l = slices.Delete(slices.Clone(*l), j, j+1)
-				if fails(try) {
-					s.Ops = try
-				}
+	for i, whole := range s.Ops {
+		for _, name := range slices.Concat(whole.Add, whole.Drop) {
+			try := slices.Clone(s.Ops)
+			o := &try[i]
+			if o.Verb == "set" && o.Add[0] == name {
+				continue // else an alias would become a name
+			}
+			o.Add, o.Drop = beyond(o.Add, []string{name}), beyond(o.Drop, []string{name})
+			if fails(try) {
+				s.Ops = try
 			}
 		}
 	}
@@ -216,40 +219,10 @@ func TestSeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, violations := playGame(s, nil)
-			if len(violations) > 0 {
+			if violations := playPure(s, nil).Violations; len(violations) > 0 {
 				playPure(s, func(line string) { t.Log(line) })
 				t.Error(strings.Join(violations, "\n"))
 			}
 		})
 	}
-}
-
-// excuses counts the leniencies over all games of a run.
-type excuses struct {
-	mu  sync.Mutex
-	met map[leniency]int
-}
-
-func (e *excuses) add(c *Checker) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.met == nil {
-		e.met = map[leniency]int{}
-	}
-	for why, n := range c.excused {
-		e.met[why] += n
-	}
-}
-
-// String lists every leniency, met or not.
-func (e *excuses) String() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	lines := make([]string, 0, len(leniencies))
-	for _, why := range leniencies {
-		rule, what, _ := strings.Cut(string(why), ": ")
-		lines = append(lines, fmt.Sprintf("lenient  %-13s met %d times: %s", rule, e.met[why], what))
-	}
-	return strings.Join(lines, "\n")
 }
