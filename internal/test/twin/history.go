@@ -239,7 +239,8 @@ func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 	replaces := before.label != "" && before.label != label
 	leads := slices.ContainsFunc(w.aliases, func(alias string) bool { return of.words[alias].denies() })
 	ends := before.denies() || before.erred
-	fallback := !l.wildcard && before.label == "" && len(w.aliases) > 0 // the wildcard's member may have answered its name, and no alias
+	anew := before.label == "" || before.at < l.begun && c.lanes[k.name][true].words[name].is(label)
+	fallback := !l.wildcard && anew && len(w.aliases) > 0 // the wildcard's member may have answered its name, and no alias
 	if news := ends || replaces || leads || fallback; news || limited {
 		c.spoken(k, name, limited)
 		for _, alias := range append(slices.Clone(w.aliases), before.aliases...) {

@@ -86,7 +86,13 @@ func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery
 				means.RemovedResources = append(means.RemovedResources, name)
 			}
 		}
+		for name := range l.names {
+			if g.snapshot && !listed[name] { // it may be there from disk
+				means.RemovedResources = append(means.RemovedResources, name)
+			}
+		}
 		slices.Sort(means.RemovedResources)
+		means.RemovedResources = slices.Compact(means.RemovedResources)
 	} else {
 		for _, r := range delta.Resources {
 			if r.GetResource() != nil {
