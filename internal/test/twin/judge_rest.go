@@ -101,7 +101,7 @@ func (c *Checker) stands(k kind, t *topic, name string) bool {
 		of := c.lanes[k.name][l.wildcard]
 		w := of.words[name]
 		stands := w.at >= l.begun || l.shown[name] != "" || c.speechless(k)
-		same := w.there() && w.label == t.holds[name].label
+		same := w.there() && (w.label == t.holds[name].label || c.settings.Large && isLarge(w.label))
 		if same && stands && t.interest.Covers(name, w.aliases) {
 			return c.excuse(standing)
 		}
