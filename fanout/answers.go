@@ -59,3 +59,18 @@ func (t answers) same(r *cache.Resource) (since cache.Seq, same bool) {
 
 // limited reports whether a resource has a TTL on one of the lanes.
 func (t answers) limited(name string) bool { return t.named.Expires(name) || t.wildcard.Expires(name) }
+
+// Answer returns what a subscribed name resolves to.
+func (v View) Answer(id cache.ID) cache.Answer {
+	if v.s.sotw {
+		return v.x.answers.bare(id)
+	}
+	return v.x.answers.of(id)
+}
+
+// Open reports whether the lane of names has not answered a subscribed name, so that a fallback may end before the
+// client is sent it.
+func (v View) Open(id cache.ID) bool { return v.x.answers.open(id) }
+
+// Unanswered reports whether it is not yet known what a subscribed name resolves to.
+func (v View) Unanswered(id cache.ID) bool { return v.Answer(id).State == cache.Unknown }

@@ -13,8 +13,8 @@ func (x *index) markFallback(member string) {
 	}
 }
 
-// endFallbacks ends those that the wildcard, which is given up, has given to names. What upstream was
-// silent about meanwhile it may have sent with the set, so its silence begins anew.
+// endFallbacks has upstream asked again for the names that resolved to members of the set, whose wildcard is given
+// up. It may have been silent about them because it had sent them with the set, so only silence from now on counts.
 func (x *index) endFallbacks() {
 	for id, name := range x.named.Interned() {
 		if !x.answers.fallsBack(id) {
@@ -29,36 +29,4 @@ func (x *index) endFallbacks() {
 		}
 		x.markNamed([]cache.ID{id})
 	}
-}
-
-// Answer returns what a subscribed name resolves to.
-func (v View) Answer(id cache.ID) cache.Answer {
-	if v.s.sotw {
-		return v.x.answers.bare(id)
-	}
-	return v.x.answers.of(id)
-}
-
-// Open reports whether the lane of names has not answered a subscribed name, so that a fallback may end before the
-// client is sent it.
-func (v View) Open(id cache.ID) bool { return v.x.answers.open(id) }
-
-// Unanswered reports whether it is not yet known what a subscribed name resolves to.
-func (v View) Unanswered(id cache.ID) bool { return v.Answer(id).State == cache.Unknown }
-
-// owns reports whether one of the client's names leads to a resource of this name on the lane of
-// names.
-func (s *Subscription) owns(name string) bool {
-	r := s.index.named.Bearer(name)
-	if r == nil {
-		return false
-	}
-	if s.sotw {
-		_, has := s.view().Lookup(name)
-		return has
-	}
-	return goesBy(r, func(asked string) bool {
-		_, has := s.view().Lookup(asked)
-		return has
-	})
 }

@@ -39,7 +39,7 @@ func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 			return // without a search of all that has changed
 		}
 		for c := range v.x.wildcard.Since(after) {
-			if _, own := View(v).Lookup(c.Name); !own && v.s.named(c.Name) && !yield(c) {
+			if _, own := View(v).Lookup(c.Name); !own && View(v).named(c.Name) && !yield(c) {
 				return
 			}
 		}
@@ -49,7 +49,7 @@ func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range changes {
-			if !v.s.named(c.Name) && !yield(c) {
+			if !View(v).named(c.Name) && !yield(c) {
 				return
 			}
 		}

@@ -21,7 +21,7 @@ const (
 	Doubt
 )
 
-// Awaited reports whether the client may be sent more than it was: an answer, or the body of the copy.
+// Awaited reports whether the client may be sent more than it was: an answer, or the copy.
 func (v Verdict) Awaited() bool { return v == Unknown || v == Copy }
 
 // Verdict returns that of a subscribed name. brought: the client came with a copy of it, or may

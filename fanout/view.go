@@ -20,7 +20,6 @@ func (s *Subscription) view() View { return View{&s.names, s, s.index} }
 // encode, or call anything else of this package.
 func (s *Subscription) Read(f func(View)) {
 	x := s.index
-	defer x.hub.wanted.notify() // after the lock is released: f may ask upstream for a body
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f(s.view())
@@ -53,7 +52,7 @@ func (v View) Resource(name string) *cache.Resource {
 	case subscribed:
 		r, _ := v.Answer(id).Own(name)
 		return r
-	case v.s.owns(name):
+	case v.Leads(name):
 		return v.x.named.Bearer(name)
 	case v.s.wildcard:
 		return v.Set().Member(name)
@@ -72,7 +71,7 @@ func (v View) Changed(r *cache.Resource) cache.Seq {
 // find returns where a resource of the View is, if it is there in this version.
 func (v View) find(r *cache.Resource) (*cache.Table, cache.ID) {
 	t := &v.x.wildcard.Table
-	if v.s.named(r.Name) && v.x.named.Same(r) {
+	if v.named(r.Name) && v.x.named.Same(r) {
 		t = &v.x.named.Table
 	}
 	if id, _ := t.Find(r.Name); t.Same(r) {
@@ -93,17 +92,30 @@ func (v View) Here(name, version string) *cache.Resource {
 
 // named reports whether the client's names lead to a resource of this name: one of them is its name
 // or, on the lane of names, its alias.
-func (s *Subscription) named(name string) bool {
-	if len(s.names.ids) == 0 {
+func (v View) named(name string) bool {
+	if len(v.Names()) == 0 {
 		return false
 	}
-	_, ok := s.view().Lookup(name)
-	return ok || s.owns(name)
+	_, ok := v.Lookup(name)
+	return ok || v.Leads(name)
 }
 
 // Leads reports whether one of the client's names is the name or an alias of a resource that bears this name on the
 // lane of names.
-func (v View) Leads(name string) bool { return v.s.owns(name) }
+func (v View) Leads(name string) bool {
+	asks := func(name string) bool {
+		_, has := v.Lookup(name)
+		return has
+	}
+	switch r := v.x.named.Bearer(name); {
+	case r == nil:
+		return false
+	case v.s.sotw:
+		return asks(name)
+	default:
+		return goesBy(r, asks)
+	}
+}
 
 // Unavailable returns why upstream does not answer, by name and on the wildcard; nil: it does
 // (ERR-7).

@@ -15,7 +15,7 @@ import (
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced makes nobody look: the name must be marked as changed, too (warms). A
 // version that does not count any more is no debt: exact.void, or for a whole set a cleared version
-// (sotwState.nameNews). move carries over what a type without room owes when it finds room.
+// (sotwState.nameNews).
 type debts struct {
 	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed
@@ -64,7 +64,8 @@ type released struct {
 
 // pending reports whether there are changes to push.
 func (d *debts) pending() bool {
-	return d.changed.len() > 0 || len(d.released) > 0 || len(d.warming) > 0 || d.failed.len() > 0 || d.members || d.doubtOver
+	named := d.changed.len() + len(d.released) + len(d.warming) + d.failed.len()
+	return named > 0 || d.members || d.doubtOver
 }
 
 // due reports whether there may be something to send now.

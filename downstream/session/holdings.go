@@ -303,8 +303,7 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq, unsent []cache.ID) {
 }
 
 // sentBy notes that the client has a resource although neither a name was answered with it nor a
-// position passed it: it came with the resource, the resource's body had to be asked for, or the
-// resource was sent for a cluster.
+// position passed it: it came with the resource, or the resource was sent for a cluster.
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	switch {

@@ -289,7 +289,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 // keep puts off the names of which the client came with a version and upstream has not confirmed
 // another (RECON-19).
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(asked) == 0 && !s.doubtOver || s.came == "" || !restored(v) || s.came == versionOf(v) {
+	if looks := len(asked) > 0 || s.doubtOver; !looks || !s.cameWithOther(v) {
 		return asked
 	}
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
@@ -299,6 +299,11 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		return kept
 	})
+}
+
+// cameWithOther reports whether the client came with something else than what is here, some of which is from disk only.
+func (s *sotwState) cameWithOther(v fanout.View) bool {
+	return s.came != "" && restored(v) && s.came != versionOf(v)
 }
 
 // collectNames lists what names lead to now, so that no earlier mark of theirs is looked at again.
@@ -342,8 +347,9 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 // was sent since that was made.
 func (s *sotwState) collectCopy(v fanout.View, id cache.ID, r *cache.Resource, all, debt bool, since cache.Seq, p *part) {
 	told := v.Told(id)
+	due := all && !(debt && s.sentSince(v, r, since))
 	switch {
-	case (!all || debt && s.sentSince(v, r, since)) && s.keeps(v, r, told.At()):
+	case !due && s.keeps(v, r, told.At()):
 		if told.Copy() {
 			return
 		}
