@@ -239,9 +239,8 @@ func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 	replaces := before.label != "" && before.label != label
 	leads := slices.ContainsFunc(w.aliases, func(alias string) bool { return of.words[alias].denies() })
 	ends := before.denies() || before.erred
-	anew := before.label == "" || before.at < l.begun && c.lanes[k.name][true].words[name].is(label)
-	fallback := !l.wildcard && anew && len(w.aliases) > 0 // the wildcard's member may have answered its name, and no alias
-	if news := ends || replaces || leads || fallback; news || limited {
+	differs := ends || replaces || leads
+	if news := differs || c.endsFallback(k, l, before, w, name); news || limited {
 		c.spoken(k, name, limited)
 		for _, alias := range append(slices.Clone(w.aliases), before.aliases...) {
 			c.spoken(k, alias, false)
@@ -257,6 +256,16 @@ func (c *Checker) says(k kind, l *carried, of *lane, r *discovery.Resource) {
 			c.unnamed[k.name][name] = c.events
 		}
 	}
+}
+
+// endsFallback reports whether the lane of names has its first answer since it was asked, where the wildcard's member may
+// have answered the name before, and none of the aliases.
+func (c *Checker) endsFallback(k kind, l *carried, before, w word, name string) bool {
+	if l.wildcard || len(w.aliases) == 0 {
+		return false
+	}
+	member := c.lanes[k.name][true].words[name].is(w.label)
+	return before.label == "" || before.at < l.begun && member
 }
 
 // limits notes until when a resource is good.

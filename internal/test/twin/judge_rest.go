@@ -63,9 +63,10 @@ func (c *Checker) waits(k kind, t *topic, world World) bool {
 	for name := range t.interest.Names {
 		leads := slices.ContainsFunc(leading(name), func(other string) bool {
 			r, is := world[k.name][other]
-			return is && (other == name || !t.interest.bare && answers(other, r.Aliases, name))
+			return is && t.interest.answeredBy(other, r.Aliases, name)
 		})
-		if open := c.lanes[k.name][false].words[name].erred || c.isMute(k) || c.countsAsShown(k); open && !leads {
+		open := c.lanes[k.name][false].words[name].erred || c.isMute(k) || c.countsAsShown(k)
+		if open && !leads {
 			return true
 		}
 	}
@@ -101,8 +102,9 @@ func (c *Checker) stands(k kind, t *topic, name string) bool {
 		of := c.lanes[k.name][l.wildcard]
 		w := of.words[name]
 		stands := w.at >= l.begun || l.shown[name] != "" || c.speechless(k)
-		same := w.there() && (w.label == t.holds[name].label || c.settings.Large && isLarge(w.label))
-		if same && stands && t.interest.Covers(name, w.aliases) {
+		tooLarge := c.settings.Large && isLarge(w.label)
+		same := w.label == t.holds[name].label || tooLarge
+		if w.there() && same && stands && t.interest.Covers(name, w.aliases) {
 			return c.excuse(standing)
 		}
 		if l.faulty[name] {

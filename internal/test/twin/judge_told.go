@@ -265,7 +265,13 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 		}
 	}
 	if !own && c.leadsElsewhere(k, t, name) {
-		return t.brought[name] && c.excuse(shared) || c.lanes[k.name][false].words[name].label == "" && c.excuse(tables)
+		switch {
+		case t.brought[name]:
+			return c.excuse(shared)
+		case c.lanes[k.name][false].words[name].label == "":
+			return c.excuse(tables)
+		}
+		return false
 	}
 	if asMember := t.interest.Wildcard && !t.interest.Names[name]; !asMember {
 		return false

@@ -150,10 +150,12 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 
 // Named reports whether a resource is wanted by name.
 func (i *Interest) Named(name string, aliases []string) bool {
-	if i.Names[name] || i.bare {
-		return i.Names[name]
-	}
-	return slices.ContainsFunc(aliases, func(alias string) bool { return i.Names[alias] })
+	return i.Names[name] || slices.ContainsFunc(aliases, func(alias string) bool { return !i.bare && i.Names[alias] })
+}
+
+// answeredBy reports whether a resource satisfies a name that is asked for.
+func (i *Interest) answeredBy(name string, aliases []string, asked string) bool {
+	return name == asked || !i.bare && slices.Contains(aliases, asked)
 }
 
 // Empty reports whether nothing is wanted.

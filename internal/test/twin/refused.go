@@ -38,8 +38,8 @@ func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool
 	}
 	drop = beyond(drop, add)
 	r, first := p.refused[url], p.refused[url] == nil
-	idle := len(add) == 0 && (p.sotw || first || r.nonce == "" || len(drop) == 0) // a first request would ask for everything
-	if !p.open || !g.relay.Kills() || idle {
+	drops := !first && !p.sotw && len(drop) > 0
+	if idle := len(add) == 0 && !(drops && r.nonce != ""); idle || !p.open || !g.relay.Kills() { // a first request would ask for everything
 		return
 	}
 	if first {
