@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -46,7 +47,10 @@ type client struct {
 	held  map[key]held
 	floor map[key]int // the newest step it has seen of each name, from relay number epoch on
 	best  map[key]int // the same, from any relay
-	epoch int64
+	// accepted is a SotW client's last version of each type, which its next stream
+	// begins with, as Envoy's and gRPC's do: it says that the client holds something.
+	accepted map[cache.TypeURL]string
+	epoch    int64
 	// sends counts how often each version came, for clients that nack.
 	sends map[string]int
 
@@ -70,7 +74,7 @@ const (
 )
 
 func newClient(f *fleet, id int, target string, sotw bool, names []string) (*client, error) {
-	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int), best: make(map[key]int)}
+	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int), best: make(map[key]int), accepted: make(map[cache.TypeURL]string)}
 	var err error
 	c.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(f.credentials),
@@ -275,6 +279,7 @@ func (v *conversation) open() error {
 	for k, h := range c.held {
 		versions[k.typ][k.name] = h.version
 	}
+	accepted := maps.Clone(c.accepted)
 	c.mu.Unlock()
 	for _, t := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
 		var names []string // none: all clusters
@@ -283,7 +288,7 @@ func (v *conversation) open() error {
 		}
 		var err error
 		if c.sotw {
-			err = v.stream.SendMsg(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(t), ResourceNames: names})
+			err = v.stream.SendMsg(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(t), VersionInfo: accepted[t], ResourceNames: names})
 		} else {
 			err = v.stream.SendMsg(&discovery.DeltaDiscoveryRequest{
 				Node: node, TypeUrl: string(t), ResourceNamesSubscribe: names, InitialResourceVersions: versions[t],
@@ -305,9 +310,16 @@ func (v *conversation) exchange() (int, error) {
 			return 0, err
 		}
 		n, nack := v.take(&e.envelope, time.Now())
-		ack := &discovery.DiscoveryRequest{TypeUrl: string(e.typ), VersionInfo: e.version, ResponseNonce: e.nonce, ErrorDetail: nack}
+		c := v.client
+		c.mu.Lock()
+		if nack == nil {
+			c.accepted[e.typ] = e.version
+		}
+		version := c.accepted[e.typ]
+		c.mu.Unlock()
+		ack := &discovery.DiscoveryRequest{TypeUrl: string(e.typ), VersionInfo: version, ResponseNonce: e.nonce, ErrorDetail: nack}
 		if e.typ == cache.Endpoint {
-			ack.ResourceNames = v.client.names
+			ack.ResourceNames = c.names
 		}
 		return n, v.ack(ack)
 	}
