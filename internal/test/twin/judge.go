@@ -22,7 +22,7 @@ type Checker struct {
 
 	// What upstream has and has said. The events are by type and name.
 	world     map[string]map[string]int       // when it last appeared or went, in a world or by what upstream said, or did not say
-	unnamed   map[string]map[string]int       // when it last lost an alias
+	unnamed   map[string]map[string]int       // when its aliases last changed
 	said      map[string]map[string]int       // when upstream last said something else of it than before
 	limited   map[string]map[string]time.Time // until when it was said to be good, by name, or wildcard and name, in any life of the relay; zero: for good
 	moved     map[string]int                  // by type: when the interest in the wildcard last changed upstream
@@ -74,7 +74,7 @@ func (c *Checker) event() int {
 	return c.events
 }
 
-// worldChanged notes what of a control plane's world was not there before, or has gone, or has lost an alias.
+// worldChanged notes what of a control plane's world was not there before, or has gone, or has other aliases.
 func (c *Checker) worldChanged(k kind, before, after map[string]Resource) {
 	now, all := c.event(), maps.Clone(before)
 	maps.Copy(all, after)
@@ -85,7 +85,7 @@ func (c *Checker) worldChanged(k kind, before, after map[string]Resource) {
 			c.world[k.name][name] = now
 		}
 		lost, gained := beyond(was.Aliases, is.Aliases), beyond(is.Aliases, was.Aliases)
-		if len(lost) > 0 {
+		if len(lost)+len(gained) > 0 {
 			c.unnamed[k.name][name] = now
 		}
 		for _, alias := range append(lost, gained...) {
