@@ -209,12 +209,14 @@ func (c *Checker) twoTables(k kind, t *topic, name, label string) bool {
 // again reports whether a client is sent what it has, though nothing was said of it since (G5).
 func (c *Checker) again(k kind, cl *clientState, t *topic, name, version string) bool {
 	last, told := t.last[name]
+	named := c.lanes[k.name][false].words[name]
+	answersAlias := len(named.aliases) > 0 && named.at > last.at
 	switch {
 	case !told || last.version != version, c.said[k.name][name] > last.at:
 		return false
 	case cl.ttl && len(c.limited[k.name]) > 0 && c.excuse(renewals):
 		return false
-	case len(t.interest.Names) > 0 && c.moved[k.name] > last.at:
+	case len(t.interest.Names) > 0 && (c.moved[k.name] > last.at || answersAlias):
 		return !c.excuse(tables)
 	}
 	return true
@@ -252,9 +254,7 @@ func (c *Checker) mayGo(k kind, t *topic, name string) bool {
 	}
 	own := t.interest.Names[name] || t.interest.Wildcard
 	switch {
-	case !held && !asks:
-		return true
-	case c.world[k.name][name] >= at, !own && c.unnamed[k.name][name] >= at:
+	case !held && !asks, c.world[k.name][name] >= at, !own && c.unnamed[k.name][name] >= at:
 		return true
 	case c.denied(k, t, name), c.expired(k, name):
 		return true
