@@ -11,6 +11,9 @@ import (
 // costs eight bytes and ends with the name.
 type Told uint64
 
+// again is set beside what the client was sent (SendAgain).
+const again Told = 1 << 62
+
 // Brought: the client came with a copy from an earlier stream. Its position on this one is 0.
 const Brought Told = 1 << 63
 
@@ -23,8 +26,15 @@ func ToldGone(at cache.Seq) Told { return Told(at) }
 // Copy reports whether the client has a copy.
 func (t Told) Copy() bool { return t&Brought != 0 }
 
+// FromBefore reports whether the client came with a copy, and was sent nothing for the name since.
+func (t Told) FromBefore() bool { return t&^again == Brought }
+
+// Again reports whether the client is to be sent what the name resolves to, or that it is gone,
+// whatever it holds (ORDER-4).
+func (t Told) Again() bool { return t&again != 0 }
+
 // At returns the position; 0: the client was sent nothing for the name on this stream.
-func (t Told) At() cache.Seq { return cache.Seq(t &^ Brought) }
+func (t Told) At() cache.Seq { return cache.Seq(t &^ (Brought | again)) }
 
 // NameList is the list of names that a client subscribes to on one stream, with what it was sent
 // for each.
@@ -56,6 +66,21 @@ func (l *NameList) Told(id cache.ID) Told {
 func (l *NameList) Tell(id cache.ID, told Told) {
 	if i, ok := l.place(id); ok {
 		l.told[i] = told
+	}
+}
+
+// SendAgain notes that what a subscribed name resolves to is to be sent whatever the client holds.
+// Tell and Sent end this.
+func (l *NameList) SendAgain(id cache.ID) {
+	if i, ok := l.place(id); ok {
+		l.told[i] |= again
+	}
+}
+
+// Sent notes that it was sent, although not as the answer to the name.
+func (l *NameList) Sent(id cache.ID) {
+	if i, ok := l.place(id); ok {
+		l.told[i] &^= again
 	}
 }
 

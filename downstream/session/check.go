@@ -158,7 +158,7 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 		return true
 	}
 	for _, id := range v.Names() {
-		if slices.Contains(v.LedTo(id), name) || x.sets && (v.Told(id) == fanout.Brought || v.Answer(id).State == cache.Unknown) { // nobody knows to what that led, or it has no answer
+		if slices.Contains(v.LedTo(id), name) || x.sets && (v.Told(id).FromBefore() || v.Answer(id).State == cache.Unknown) { // nobody knows to what that led, or it has no answer
 			return true
 		}
 	}
@@ -193,9 +193,6 @@ func (i *invariants) debts(v fanout.View, st state) {
 	x := st.base()
 	subscribed, _ := v.Wildcard()
 	// The debts of a name end with its subscription: its ID may be reused soon.
-	for id, at := range x.forced {
-		i.must(v.Has(id) && at <= v.Position(), "what is not subscribed to is forced, at %d", at)
-	}
 	for id := range x.erred {
 		i.must(v.Has(id), "an error is to be over of what is not subscribed to")
 	}

@@ -50,7 +50,6 @@ func TestCheckFinds(t *testing.T) {
 		}, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.sentTo, d.removedTo = 0, 0 }, ""}, // it has names, and is not shared with
 		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},
-		{"forced", func(_ *Session, d *deltaState) { put(&d.forced, id, 1) }, "is forced"},
 		{"erred", func(_ *Session, d *deltaState) { put(&d.erred, id, struct{}{}) }, "an error is to be over"},
 		{"first answer", func(_ *Session, d *deltaState) { d.opening = true }, "was not asked for"},
 		{"a pile", func(_ *Session, d *deltaState) { d.changed.items, d.changed.limit = make([]cache.ID, 9), 3 }, "6 too high"},

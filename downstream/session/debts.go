@@ -13,7 +13,7 @@ import (
 //
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
-// it ends. An entry in forced makes nobody look: the name must be marked as changed, too (warms). A
+// it ends. Told.Again makes nobody look: the name must be marked as changed, too (warms). A
 // version that does not count any more is no debt: exact.void, or for a whole set a cleared version
 // (sotwState.nameNews).
 type debts struct {
@@ -21,10 +21,6 @@ type debts struct {
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
 	failed  pile[cache.ID] // names whose error is to be sent
-	// forced has the names whose resources are sent whatever the client holds, because their
-	// cluster was sent (ORDER-4), or because the client asked again and they have no answer yet.
-	// The value is the position of the demand.
-	forced map[cache.ID]cache.Seq
 	// erred has the names whose error was sent to the client. The next resource says that the
 	// error is over, so it is sent even if it does not differ (ERR-8).
 	erred map[cache.ID]struct{}
@@ -35,9 +31,6 @@ type debts struct {
 	refused  pile[string] // names asked for by locator, and globs, which are not served (NAME-18, NAME-11)
 	excess   excess       // those for which there was no room (VALID-8)
 	unserved []string     // those of the newest request, each once, in order; only for SotW
-	// warming has members of the wildcard's set, and resources that an alias leads to, whose
-	// cluster was sent (ORDER-4).
-	warming nameSet
 
 	members       bool // the wildcard's set changed
 	wildcardAsked bool // the wildcard's set was asked for
@@ -64,7 +57,7 @@ type released struct {
 
 // pending reports whether there are changes to push.
 func (d *debts) pending() bool {
-	named := d.changed.len() + len(d.released) + len(d.warming) + d.failed.len()
+	named := d.changed.len() + len(d.released) + d.failed.len()
 	return named > 0 || d.members || d.doubtOver
 }
 
@@ -77,22 +70,20 @@ func (d *debts) due() bool {
 // owes reports whether everything that a name leads to is sent whatever the client holds. Any
 // resource that is news to the client also says that an error is over, so an error alone requires
 // this only if none is news. A rejected resource is not sent for it (NACK-4).
-func (x *exchange) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
-	_, forced := x.forced[id]
+func (x *exchange) owes(v fanout.View, id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
 	_, erred := x.erred[id]
 	over := erred && a.Error == nil && !x.hasRejected(a.Seq)
-	return forced || over && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
+	return v.Told(id).Again() || over && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
-// forgive drops the debts of names that are about to be given up: their IDs may be reused soon.
+// forgive drops the errors of names that are about to be given up: their IDs may be reused soon.
 func (x *exchange) forgive(names []string) {
-	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
+	if len(names) == 0 || len(x.erred) == 0 {
 		return
 	}
 	x.sub.Read(func(v fanout.View) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				drop(&x.forced, id)
 				drop(&x.erred, id)
 			}
 		}
@@ -101,7 +92,6 @@ func (x *exchange) forgive(names []string) {
 
 // paid notes that the answer of a name was sent.
 func (d *debts) paid(id cache.ID, a *cache.Answer) {
-	drop(&d.forced, id)
 	if a.Error == nil {
 		drop(&d.erred, id)
 	}
@@ -109,7 +99,7 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 
 // answers notes that a resource is sent, which answers each name that leads to it alone.
 func (x *exchange) answers(v fanout.View, r *cache.Resource) {
-	if x.asked.len()+len(x.forced)+len(x.erred) == 0 {
+	if x.asked.len()+len(x.erred) == 0 {
 		return
 	}
 	for name := range r.Names() {
@@ -121,7 +111,7 @@ func (x *exchange) answers(v fanout.View, r *cache.Resource) {
 			case x.delta && slices.Contains(x.asked.items, id) && slices.Contains(a.Resources(), r): // the rest waits as a change (ORDER-3)
 				x.asked.drop([]cache.ID{id})
 				if !x.awaited.has(name) { // DOWN-DELTA-7
-					put(&x.forced, id, v.Position()-1)
+					x.answerAgain(v, id, r)
 				}
 			}
 		}

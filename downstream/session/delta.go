@@ -154,7 +154,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 			delete(d.released, name) // the name's answer says the rest
 		}
 		if d.needed.has(name) || !first && v.Open(id) {
-			put(&d.forced, id, v.Position())
+			v.SendAgain(id)
 		}
 	}
 }
@@ -181,7 +181,6 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	}
 	d.dismisses(v, p)
 	d.collectWildcard(v, push, p)
-	d.collectWarming(v, push, p)
 	d.collectNames(v, push, p)
 	d.collectBrought(v, push, p)
 	d.collectReleased(v, push, p)
@@ -209,9 +208,6 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	d.noteSent(v, p)
-	for _, r := range p.resources {
-		drop(&d.warming, r.Name)
-	}
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
@@ -246,7 +242,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.failed.add(id) // H-27
 	}
-	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
+	forced := asked || d.owes(v, id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	keeps := d.keepsDenied(v, &a, name)
 	d.release(d.leads(v, id, &a)...)
 	if a.State == cache.Unknown || a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
@@ -312,20 +308,17 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, restored := v.LedTo(id) != nil, v.Restored(id)
 	sent, tooLarge := !v.Told(id).Copy(), 0
-	since, debt := d.forced[id]
-	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
-		since, debt, forced = told.At(), true, true
-	}
+	told := v.Told(id)
 	for _, r := range a.Resources() {
 		at := d.exact.lookUp(r.Hash, r.Name)
 		switch {
 		case restored && at.brings():
 			continue // a copy from disk does not replace what the client came with (RECON-19)
-		case at.brings() && at.version == r.Version && !debt:
+		case at.brings() && at.version == r.Version && !told.Again():
 			d.spare(at, r, p)
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
-		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.keeps(v, r, v.Told(id).At()):
+		case !forced && d.keeps(v, r, told.At()):
 		case d.leavesOut(v, r, p):
 			tooLarge++
 			continue

@@ -118,7 +118,7 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
-		if asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
+		if asks || !v.Told(id).Copy() || s.owes(v, id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
 		}
 		n.comes = true

@@ -134,18 +134,6 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	return some && version == r.Version
 }
 
-// sentSince reports whether a resource was sent after a position, for its own name, for another,
-// or as a member. The position of a name that leads to others moves with each look at it.
-func (h *holdings) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
-	id, named := v.Lookup(r.Name)
-	noted := h.exact.find(r.Name)
-	if !named && !noted.notes() { // a member
-		c, _ := v.Set().Change(r.Name)
-		return max(c.Seq, h.ahead[r.Name].at) > since
-	}
-	return named && v.LedTo(id) == nil && v.Told(id).At() > since || noted != nil && noted.at > since
-}
-
 // brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 

@@ -79,7 +79,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	}
 	fanout.Refuse(x.group.Hub, r.status, now)
 	x.sub.Read(func(v fanout.View) {
-		brought := func(id cache.ID) bool { return v.Told(id) == fanout.Brought }
+		brought := func(id cache.ID) bool { return v.Told(id).FromBefore() }
 		if r.notice = NoticeErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
 			r.notice = NoticeNothing
 		}
@@ -148,8 +148,7 @@ func (d *deltaState) again() *discovery.DeltaDiscoveryRequest {
 		for _, id := range v.Names() {
 			name := v.Name(id)
 			names = append(names, name)
-			_, forced := d.forced[id]
-			if _, held := versions[name]; forced && held {
+			if _, held := versions[name]; held && v.Told(id).Again() {
 				versions[name] = "" // its cluster was sent (ORDER-4)
 			}
 		}

@@ -203,6 +203,7 @@ func (x *exchange) paidReleased(name string) {
 
 // noteSent notes that the client is sent the resources of a part.
 func (x *exchange) noteSent(v fanout.View, p *part) {
+	mixes := wildcard(v) && len(v.Names()) > 0
 	for _, r := range p.resources {
 		if r.Negative {
 			continue
@@ -210,6 +211,11 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 		x.aliased = x.aliased || len(r.Aliases) > 0
 		x.exact.sent(x.exact.find(r.Name), r.Version, p.position)
 		drop(&x.came, r.Name)
+		for name := range r.Names() {
+			if id, ok := v.Lookup(name); mixes && ok {
+				v.Sent(id)
+			}
+		}
 		if _, released := x.released[r.Name]; !released && !x.exact.find(r.Name).notes() {
 			continue
 		}

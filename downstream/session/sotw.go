@@ -202,7 +202,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.setDue || s.shrink
 func (s *sotwState) collect(v fanout.View, push bool, p *part) {
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
-		return ok && v.Told(id) == fanout.Brought
+		return ok && v.Told(id).FromBefore()
 	})
 	if s.sets {
 		s.collectFull(v, push, p)
@@ -293,7 +293,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		return asked
 	}
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
-		kept := v.Told(id) == fanout.Brought && v.Restored(id) && v.Answer(id).State == cache.Present
+		kept := v.Told(id).FromBefore() && v.Restored(id) && v.Answer(id).State == cache.Present
 		if kept {
 			s.asked.add(id)
 		}
@@ -319,17 +319,16 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 // collectName lists what one name leads to, or why it leads to nothing.
 func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
-	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
-	since, debt := s.forced[id]
+	forced := asked || s.owes(v, id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 	if a.State != cache.Unknown {
 		s.paid(id, &a)
 		s.answered(name)
 	} else if asked && s.moved { // the answer is sent whatever the client had of it before
-		put(&s.forced, id, v.Position())
+		v.SendAgain(id)
 	}
 	switch {
 	case a.State == cache.Present:
-		s.collectCopy(v, id, a.Resource, forced, debt && !asked, since, p)
+		s.collectCopy(v, id, a.Resource, forced, p)
 		if asked && a.Error != nil {
 			s.failed.add(id) // H-27
 		}
@@ -343,13 +342,11 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	}
 }
 
-// collectCopy lists what bears a name unless the client holds it. all: it is listed in any case, or with a debt unless it
-// was sent since that was made.
-func (s *sotwState) collectCopy(v fanout.View, id cache.ID, r *cache.Resource, all, debt bool, since cache.Seq, p *part) {
+// collectCopy lists what bears a name, unless the client holds it and it is not to be sent in any case.
+func (s *sotwState) collectCopy(v fanout.View, id cache.ID, r *cache.Resource, forced bool, p *part) {
 	told := v.Told(id)
-	due := all && !(debt && s.sentSince(v, r, since))
 	switch {
-	case !due && s.keeps(v, r, told.At()):
+	case !forced && s.keeps(v, r, told.At()):
 		if told.Copy() {
 			return
 		}

@@ -113,7 +113,7 @@ func versionOf(v fanout.View) string {
 // mayHold reports whether the client came with a version, asked for a name in its first request,
 // and may still have what it came with, since no set was sent to it.
 func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
-	return s.came != "" && v.Told(id) == fanout.Brought && !(s.sets && s.lastNonce != "")
+	return s.came != "" && v.Told(id).FromBefore() && !(s.sets && s.lastNonce != "")
 }
 
 // lookAgain marks names that the client came with and whose resource is gone, when a doubt may be
@@ -123,7 +123,7 @@ func (s *sotwState) lookAgain(v fanout.View) {
 		return
 	}
 	for _, id := range v.Names() {
-		if v.Told(id) == fanout.Brought && v.Verdict(id, true) == fanout.Gone {
+		if v.Told(id).FromBefore() && v.Verdict(id, true) == fanout.Gone {
 			s.changed.add(id)
 		}
 	}

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -47,27 +45,44 @@ func (s *Session) warm(clusters []*cache.Resource) {
 func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		x.changed.add(id)
-		put(&x.forced, id, v.Position())
-	} else if x.delta && v.Resource(name) != nil {
-		put(&x.warming, name, struct{}{})
+		x.answerAgain(v, id, nil)
+	} else if r := v.Resource(name); x.delta && r != nil {
+		x.sendAgain(v, r)
 	}
-	x.exact.void(name)
 }
 
-// collectWarming lists the members to resend. They are no answer, and wait for an ACK.
-func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
-	if len(d.warming) == 0 || !push {
+// sendAgain has a resource resent whose own name the client does not subscribe to.
+func (x *exchange) sendAgain(v fanout.View, r *cache.Resource) {
+	if x.brings(r.Name) {
+		x.exact.void(r.Name)
+	}
+	if !v.Leads(r.Name) { // it is a member
+		x.exact.note(r.Name, "", true)
+		x.release(r.Name)
 		return
 	}
-	subscribed, synced := v.Wildcard()
-	for _, name := range slices.Sorted(maps.Keys(d.warming)) {
-		r := v.Resource(name)
-		if r != nil && (subscribed && synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // otherwise it is in the first answer
-			p.resources, p.mixed = append(p.resources, r), true
-			d.sentBy(v, r)
+	x.exact.note(r.Name, "", true)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			x.changed.add(id)
 		}
 	}
-	d.warming = nil
+}
+
+// answerAgain has what a subscribed name resolves to sent again, except for one resource, as soon as the name is looked at.
+func (x *exchange) answerAgain(v fanout.View, id cache.ID, except *cache.Resource) {
+	a := v.Answer(id)
+	if v.LedTo(id) == nil && except == nil {
+		x.exact.void(v.Name(id))
+		v.SendAgain(id)
+		return
+	}
+	for _, r := range a.Resources() {
+		if r != except {
+			x.exact.void(r.Name)
+			x.exact.note(r.Name, "", true)
+		}
+	}
 }
 
 // comesWithoutClusters handles a client that comes with endpoints and came without clusters: the
