@@ -13,6 +13,23 @@ import (
 // control planes wait for that ACK before they turn a route to a new Cluster. The relay
 // acknowledges upstream at once, so it has to wait on their behalf.
 
+// clusterWait is a type's part in that.
+type clusterWait struct {
+	// refers says that changes of the type wait for the stream's Clusters.
+	refers    bool
+	postpones bool    // they must wait now
+	postponed bool    // some do
+	awaited   nameSet // names newly asked for and not answered yet; these answers do not wait
+
+	// The rest is for Clusters. returning: the client came with versions, it is not known yet whether they
+	// still exist, and other types have not waited in vain for that. unanswered is the name without an
+	// answer that was found last.
+	returning  bool
+	unanswered cache.ID
+	// waitedInVain: other types have waited in vain for an ACK, and none has come since.
+	waitedInVain bool
+}
+
 // refersToClusters reports whether resources of a type name Clusters, and break while one of
 // those is missing.
 func refersToClusters(t cache.TypeURL) bool {

@@ -40,9 +40,6 @@ type debts struct {
 	// tooLarge has the resources whose omission is reported once the wildcard is answered
 	// (ERR-13).
 	tooLarge []*cache.Resource
-
-	renewed        pile[cache.ID] // names that were renewed (TTL-4, TTL-12, TTL-13)
-	membersRenewed bool           // a member of the wildcard's set was renewed
 }
 
 // released is what is known of a resource that the client's interest may no longer cover.
@@ -62,9 +59,12 @@ func (d *debts) pending() bool {
 }
 
 // due reports whether there may be something to send now.
-func (d *debts) due() bool {
-	return d.marked || d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.excess.names.len() > 0 ||
-		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
+func (d *debts) due() bool { return d.marked || d.pending() || d.owesAnswers() }
+
+// owesAnswers reports whether the client has asked for something, which is to be answered, be it with an error.
+func (d *debts) owesAnswers() bool {
+	errors := d.refused.len() + d.excess.names.len() + len(d.tooLarge)
+	return d.wildcardAsked || d.asked.len()+errors > 0
 }
 
 // owes reports whether everything that a name leads to is sent whatever the client holds. Any

@@ -160,7 +160,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 }
 
 func (d *deltaState) due() bool {
-	return d.debts.due() || d.judging()
+	return d.exchange.due() || d.judging()
 }
 
 // collect lists what is to be sent.

@@ -10,7 +10,7 @@ import (
 // that refer to its Clusters, until a later response is accepted or rejected (ORDER-3).
 func TestAForgottenNonceIsStillUnjudged(t *testing.T) {
 	for most := 1; most <= 3; most++ {
-		x := exchange{most: most}
+		x := exchange{acks: acks{most: most}}
 		now := time.Now()
 		for i := range 5 {
 			x.sending(sent{nonce: strconv.Itoa(i), at: now, changes: i == 0}, false)

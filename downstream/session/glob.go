@@ -12,6 +12,12 @@ import (
 // A simpler-looking way is to make them names with an error in the Hub, but they would have to be
 // left out of all that goes upstream, where a request with nothing else asks for everything.
 
+// globInterest is what a client asks for of a type by globs.
+type globInterest struct {
+	globs     nameSet // a Delta client's
+	globsTold Notice  // what news there was of them
+}
+
 // withoutGlobs separates globs from other names. Without globs the list is the same.
 func withoutGlobs(names []string) (others, globs []string) {
 	if !slices.ContainsFunc(names, cache.IsGlob) {

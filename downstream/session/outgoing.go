@@ -13,6 +13,12 @@ import (
 // still lists the old ones, and the set after its ACK does not. Delta has removals for that
 // (succeeds).
 
+// removalWait is since when removals wait for changes of other types (ORDER-2); zero: none do.
+type removalWait struct {
+	waitSince  time.Time
+	staysSince time.Time // since when a full-state set lists what is gone
+}
+
 // turn says how the next set treats Clusters that go.
 type turn struct {
 	keeps bool          // they stay: the stream has a type that refers to Clusters

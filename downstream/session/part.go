@@ -26,13 +26,7 @@ type part struct {
 	answer     bool                  // the response answers this client alone
 	pushed     bool                  // it has changes, and not only answers
 
-	// Removals. Of most types they go later than the additions of other types (ORDER-2).
-	removed        []string
-	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: the names with errors
-	removedMembers bool       // some of them are members that left the wildcard's set
-	removedNames   []string   // those that the client's interest does not cover
-	shrunk         bool       // SotW: the set without what is gone, and the errors of that
-	goneIDs        []cache.ID // the subscribed names that the set does not have
+	removals
 
 	// unavailable has the names that cannot be resolved just now, and the reason (ERR-7).
 	unavailable []resourceErr
@@ -45,6 +39,16 @@ type part struct {
 	ends     map[*cache.Resource]time.Time // when resources with a TTL expire
 }
 
+// removals are those of a part. Of most types they go later than the additions of other types (ORDER-2).
+type removals struct {
+	removed        []string
+	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: the names with errors
+	removedMembers bool       // some of them are members that left the wildcard's set
+	removedNames   []string   // those that the client's interest does not cover
+	shrunk         bool       // SotW: the set without what is gone, and the errors of that
+	goneIDs        []cache.ID // the subscribed names that the set does not have
+}
+
 type resourceErr struct {
 	name   string
 	status *statuspb.Status
@@ -52,8 +56,8 @@ type resourceErr struct {
 
 // early reports whether there is something to send that does not wait for other types.
 func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.heartbeats) > 0 || len(p.gone) > 0 ||
-		len(p.errors) > 0 && !p.shrunk || len(p.leftOut) > 0
+	set := len(p.resources) + len(p.errors) // a set that only removes waits with its removals
+	return p.must || set > 0 && !p.shrunk || len(p.heartbeats)+len(p.gone)+len(p.leftOut) > 0
 }
 
 // late reports whether there is something to remove.

@@ -426,10 +426,11 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	return exchange{
 		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
 		delta: s.kind.Delta, space: math.MaxInt,
-		ends:   !s.kind.Delta && isGRPC(s.node),
-		ttl:    s.subscriber.TakesTTL,
-		refers: s.kind.Type == "" && refersToClusters(t),
-		most:   s.config.bounds().Unacked,
+		ends: !s.kind.Delta && isGRPC(s.node),
+		ttl:  s.subscriber.TakesTTL,
+
+		acks:        acks{most: s.config.bounds().Unacked},
+		clusterWait: clusterWait{refers: s.kind.Type == "" && refersToClusters(t)},
 
 		holdings: holdings{removedTo: unseen, sets: m.Hub.Properties(t).FullState && !s.kind.Delta},
 	}

@@ -21,6 +21,16 @@ func takesTTL(node *core.Node, delta bool) bool {
 	return lists("supports-resource-ttl") && (delta || lists("resource-in-sotw", "supports-resource-in-sotw"))
 }
 
+// renewing is what upstream has renewed, and what of it the client was sent (TTL-3).
+type renewing struct {
+	renewed        pile[cache.ID]       // names that were renewed (TTL-4, TTL-12, TTL-13)
+	membersRenewed bool                 // a member of the wildcard's set was renewed
+	renewedTo      cache.Seq            // the position up to which renewals were sent
+	renewedOf      map[string]cache.Seq // the same of some resources, further on
+}
+
+func (r *renewing) due() bool { return r.membersRenewed || r.renewed.len() > 0 }
+
 // renewals returns the resources that upstream has renewed since the client was last sent renewals
 // (TTL-3). Most go without their bodies (heartbeats). Those that got or lost their TTL (TTL-12)
 // go whole, and so do virtual hosts, since a client takes one without a body for a denial
