@@ -59,6 +59,11 @@ type Rejection struct {
 	fanout.Listing // of the response
 }
 
+// covers reports whether a change is among what was rejected.
+func (r *Rejection) covers(changed cache.Seq) bool {
+	return changed > r.From && changed <= r.To && !r.resent[changed]
+}
+
 // blocked reports whether pushes wait for an ACK that the client owes. They do not wait for ever
 // (DOWN-DELTA-15).
 func (a *acks) blocked(now time.Time, timeout time.Duration) bool {
@@ -147,7 +152,7 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 
 // hasRejected reports whether the client has rejected what changed at a position (NACK-4).
 func (a *acks) hasRejected(changed cache.Seq) bool {
-	return a.rejected != nil && changed > a.rejected.From && changed <= a.rejected.To && !a.rejected.resent[changed]
+	return a.rejected != nil && a.rejected.covers(changed)
 }
 
 // resent notes that a response carries changes after the one that the client rejected.

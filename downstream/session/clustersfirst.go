@@ -45,8 +45,10 @@ func gains(st state, v fanout.View) bool {
 		}
 	}
 	changes := func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) }
-	subscribed, synced := v.Wildcard()
-	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, changes)
+	if x.members && whole(v) && gainsMembers(st, v) {
+		return true
+	}
+	return slices.ContainsFunc(x.changed.items, changes)
 }
 
 // leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
@@ -70,7 +72,9 @@ func gainsMembers(st state, v fanout.View) bool {
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
 	return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
-		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name)) && (x.brings(r.Name) || !x.awaited.has(v.Name(id)))
+		fromDisk := v.Restored(id) && st.brings(r.Name) // RECON-19
+		first := x.awaited.has(v.Name(id)) && !x.brings(r.Name)
+		return !fromDisk && !first && !x.holds(v, r)
 	})
 }
 
@@ -78,24 +82,30 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 // client has not acknowledged or rejected Clusters that it was sent, is to be sent other Clusters
 // after that, or came with some and it is not known yet whether it is to be sent others.
 func (s *Session) postpones() (wait bool) {
-	if s.clusters == nil {
+	if !s.holdsForClusters() {
 		return false
 	}
 	c := s.clusters.base()
-	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.hurries {
+	if owes := len(c.unacked) > 0 || c.returning; !owes || c.waitedInVain {
 		return false
 	}
-	unjudged := c.unjudged()
+	unsettled := c.returning || c.unjudged()
 	c.sub.Read(func(v fanout.View) {
-		wait = (wildcard(v) || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
+		asks := wildcard(v) || len(v.Names()) > 0
+		wait = asks && (unsettled || gains(s.clusters, v))
 	})
 	return wait
+}
+
+// holdsForClusters reports whether changes of other types may have to wait for Clusters.
+func (s *Session) holdsForClusters() bool {
+	return s.clusters != nil && s.config.WarmingHold > 0 && !s.outage.hurries
 }
 
 // overtakes reports whether Clusters have changed since they were looked at for this response. A
 // later change of another type may refer to them, and waits for the next look.
 func (s *Session) overtakes() bool {
-	return s.clusters != nil && s.config.WarmingHold > 0 && !s.outage.hurries && s.clusters.base().sub.Changed()
+	return s.holdsForClusters() && s.clusters.base().sub.Changed()
 }
 
 // unjudged reports whether the client has yet to acknowledge or reject additions or changes that it was sent.
@@ -109,8 +119,10 @@ func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.s
 
 // succession reports whether a type is Clusters, and other types may wait for the ACK of the new ones.
 func (s *Session) succession(st state) bool {
-	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
-		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
+	if st != s.clusters || s.config.WarmingHold == 0 || st.base().waitedInVain {
+		return false
+	}
+	return slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
 // endWait ends the wait when it has lasted warming_hold. If the client owes an ACK of Clusters, no
@@ -146,11 +158,15 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	if !x.returning {
 		return
 	}
-	subscribed, synced := v.Wildcard()
-	waits := func(id cache.ID) bool {
-		return (v.Unanswered(id) && v.Verdict(id, true).Awaited() || v.Restored(id)) && brought(v.Name(id))
-	}
-	x.returning = subscribed && (!synced || v.Set().Restored()) || x.anyOf(v, waits)
+	waits := func(id cache.ID) bool { return brought(v.Name(id)) && !settled(v, id) }
+	set := wildcard(v) && !(whole(v) && !v.Set().Restored())
+	x.returning = set || x.anyOf(v, waits)
+}
+
+// settled reports whether upstream has said what a name resolves to, or nobody waits for that.
+func settled(v fanout.View, id cache.ID) bool {
+	awaited := v.Unanswered(id) && v.Verdict(id, true).Awaited()
+	return !awaited && !v.Restored(id)
 }
 
 // anyOf reports whether such holds for some name. Mostly it is the name for which it held last.
@@ -187,7 +203,8 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
 		brings := func(r *cache.Resource) bool { return st.brings(r.Name) }
-		if !gainsBy(st, v, id) || asked && !untold && !slices.ContainsFunc(v.Answer(id).Resources(), brings) {
+		answer := asked && !untold && !slices.ContainsFunc(v.Answer(id).Resources(), brings)
+		if answer || !gainsBy(st, v, id) {
 			return false
 		}
 		if asked {

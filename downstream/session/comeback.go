@@ -132,9 +132,13 @@ func (d *deltaState) confirmed(v fanout.View, name string) bool {
 		id, asked := v.Lookup(name)
 		return asked && !v.Restored(id)
 	}
-	r := v.Resource(name)
-	if r == nil || subscribes(v, name) || v.Leads(name) {
-		return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
+	switch r := v.Resource(name); {
+	case r == nil:
+		return confirmed(name)
+	case v.Leads(name):
+		return confirmed(name) || slices.ContainsFunc(r.Aliases, confirmed)
+	case subscribes(v, name):
+		return confirmed(name)
 	}
 	return !d.wildcardAsked && !v.Set().Restored()
 }
@@ -206,7 +210,10 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 // resolved reports whether upstream has answered everything that the client asks for.
 func (d *deltaState) resolved(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
-	return (synced || !subscribed) && !restored(v) && !d.unresolved(v)
+	if subscribed && !synced {
+		return false
+	}
+	return !restored(v) && !d.unresolved(v)
 }
 
 // unresolved reports whether some name that is not in doubt has no answer.

@@ -149,7 +149,8 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	sp := &speaker{state: st}
 	// Clusters that something may refer to, and no longer waits for, are sent although others are
 	// not acknowledged.
-	push := !x.blocked(now, s.config.AckTimeout) || x.waitedInVain && s.referrersDue()
+	inVain := x.waitedInVain && s.referrersDue()
+	push := inVain || !x.blocked(now, s.config.AckTimeout)
 	x.postpones, x.postponed = x.refers && s.postpones(), false
 	if w, ok := st.(*sotwState); ok {
 		w.turn = s.turns(st, now)

@@ -56,7 +56,16 @@ const unseen cache.Seq = math.MaxUint64
 // plain reports whether the client holds exactly what every client holds that was sent the
 // wildcard's set up to the same position. Such clients share responses.
 func (h *holdings) plain() bool {
-	return !h.judging() && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
+	exceptions := len(h.ahead) + h.exact.noted + h.exact.toJudge
+	return exceptions == 0 && h.inStep()
+}
+
+// inStep reports whether the client was sent removals as far as it was sent changes.
+func (h *holdings) inStep() bool {
+	if h.removedTo == unseen {
+		return h.sentTo == 0
+	}
+	return h.removedTo == h.sentTo
 }
 
 // judging reports whether a Delta client came with versions of which some are not judged yet, or
@@ -73,6 +82,12 @@ func subscribes(v fanout.View, name string) bool {
 func wildcard(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
 	return subscribed
+}
+
+// whole reports whether the client subscribes to the wildcard, and its set can be sent.
+func whole(v fanout.View) bool {
+	subscribed, synced := v.Wildcard()
+	return subscribed && synced
 }
 
 // of returns what the client holds of a resource. "" with true stands for some version that
@@ -147,13 +162,13 @@ func (h *holdings) judge(names ...string) {
 // sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions
 // reach its change, or that the client has it already.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
-	c, known := v.Set().Change(name)
-	if !wildcard(v) || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
-		return
-	}
-	version := ""
+	version, passed := "", h.removedTo
 	if r != nil {
-		version = r.Version
+		version, passed = r.Version, h.sentTo
+	}
+	c, known := v.Set().Change(name)
+	if !wildcard(v) || !known || c.Seq <= passed {
+		return
 	}
 	put(&h.ahead, name, ahead{version, v.Position()})
 }
@@ -201,12 +216,16 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 		return nil
 	}
 	asked := func(name string) bool { return subscribes(v, name) }
+	mayList := func(version string, r *cache.Resource) bool {
+		unknown := version == "" || r == nil
+		return unknown || slices.ContainsFunc(r.Aliases, asked)
+	}
 	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
 			switch version, some := h.of(v, c.Name); {
 			case h.exact.find(c.Name).notes():
 				members = append(members, c.Name)
-			case some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)):
+			case some && !h.brings(c.Name) && mayList(version, c.Resource):
 				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
 			}

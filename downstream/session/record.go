@@ -79,7 +79,11 @@ func (h *holdings) holding(v fanout.View, name string) (_ Holding, clear bool) {
 func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	h, clear := d.holdings.holding(v, name)
 	_, released := d.released[name]
-	if released || d.brings(name) && !subscribes(v, name) && !wildcard(v) || h == (Holding{}) && d.quiet && subscribes(v, name) {
+	asked := subscribes(v, name)
+	switch {
+	case released, d.brings(name) && !asked && !wildcard(v):
+		return h, false
+	case d.quiet && asked && h == (Holding{}):
 		return h, false
 	}
 	return h, clear
@@ -98,10 +102,21 @@ func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) 
 		}
 	}
 	h, clear := s.holdings.holding(v, name)
-	if h == (Holding{}) && (!s.sets || s.version == "" && s.lastNonce != "" && !wildcard(v) || s.came != "" && s.lastNonce == "") {
+	if h == (Holding{}) && s.mayKeep(v) {
 		return h, false
 	}
 	return h, clear
+}
+
+// mayKeep reports whether the client may have what the record does not know.
+func (s *sotwState) mayKeep(v fanout.View) bool {
+	switch {
+	case !s.sets:
+		return true
+	case s.lastNonce == "":
+		return s.came != ""
+	}
+	return s.version == "" && !wildcard(v)
 }
 
 // unclear reports whether the record knows only that the client has some version.
