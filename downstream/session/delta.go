@@ -130,7 +130,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 			d.exact.voidAll(func(name string) bool { return !subscribes(v, name) })
 		})
 	}
-	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {
+	if follows := !first || d.quiet || d.needed != nil; follows && len(asked.Names) > 0 {
 		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
 		d.needed = nil
 	}
@@ -187,8 +187,9 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	if push {
 		d.doubtOver = false
 	}
-	if p.mixed || subscribed && len(v.Names()) > 0 ||
-		slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 }) {
+	aliased := func(r *cache.Resource) bool { return len(r.Aliases) > 0 }
+	both := subscribed && len(v.Names()) > 0
+	if p.mixed || both || slices.ContainsFunc(p.resources, aliased) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	p.changed = p.resources
@@ -245,7 +246,8 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	forced := asked || d.owes(v, id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	keeps := d.keepsDenied(v, &a, name)
 	d.release(d.leads(v, id, &a)...)
-	if a.State == cache.Unknown || a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
+	doubt := a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt
+	if doubt || a.State == cache.Unknown {
 		return // it is marked again when it has an answer, or the doubt is over
 	}
 	p.answer = p.answer || asked

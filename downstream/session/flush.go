@@ -164,12 +164,15 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		st.collect(v, push, &sp.part)
 		x.passed()
 		s.learn(v, sp)
-		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
+		if x.postpones && !push {
+			x.postponed = x.postponed || gains(st, v)
+		}
 	})
 	if sp.pushed && !sp.late() {
 		x.waitSince = time.Time{} // the removals that waited have become obsolete
 	}
-	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
+	nothing := !sp.early() && !sp.late()
+	if waits := st.due() || x.postponed; x.source != nil && nothing && !waits {
 		s.untell(x, now) // the change does not concern this client
 	}
 	return sp

@@ -104,7 +104,7 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 
 // memberNews adds what has changed in the wildcard's set.
 func (s *sotwState) memberNews(v fanout.View, n *setNews) {
-	if subscribed, synced := v.Wildcard(); !subscribed || !synced || !s.members && !n.comes {
+	if news := s.members || n.comes; !news || !whole(v) {
 		return
 	}
 	n.goes = true // a removal is not remembered for this client (H-42), so any change may be one

@@ -21,8 +21,9 @@ func (p *Peer) Sent(headers map[string][]string, c *Config) {
 		}
 	}
 	for name := range headers {
-		if header.Credential(name) && !slices.Contains(c.ForwardHeaders, name) && (p.Withheld == "" || name < p.Withheld) {
-			p.Withheld = name // always the same of several
+		first := p.Withheld == "" || name < p.Withheld // always the same of several
+		if first && header.Credential(name) && !slices.Contains(c.ForwardHeaders, name) {
+			p.Withheld = name
 		}
 	}
 }

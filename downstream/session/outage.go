@@ -108,10 +108,8 @@ func (s *Session) hangUp(now time.Time) *End {
 // that it came with: after a response, a stream that ends makes the client come back at once, again
 // and again. The client is marked when upstream is back (DOWN-SOTW-11).
 func (s *sotwState) waitsForReturn(v fanout.View) bool {
-	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
-		return false
-	}
-	named, wildcard := v.Unavailable()
-	subscribed, _ := v.Wildcard()
-	return (subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) && s.came == versionOf(v)
+	as := s.came != "" && !s.moved && s.lastNonce == "" // the client is as it came
+	named, set := v.Unavailable()
+	unavailable := set != nil && wildcard(v) || named != nil && len(v.Names()) > 0
+	return s.ends && as && unavailable && s.came == versionOf(v)
 }

@@ -80,7 +80,8 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	fanout.Refuse(x.group.Hub, r.status, now)
 	x.sub.Read(func(v fanout.View) {
 		brought := func(id cache.ID) bool { return v.Told(id).FromBefore() }
-		if r.notice = NoticeErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
+		keeps := x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought)
+		if r.notice = NoticeErrors; keeps || wildcard(v) {
 			r.notice = NoticeNothing
 		}
 	})

@@ -48,7 +48,8 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 	// (DOWN-SOTW-3, DOWN-SOTW-4); names take effect in any case (DOWN-SOTW-2).
 	nonce := req.GetResponseNonce()
 	acked := nonce != "" && nonce == s.lastNonce && !first
-	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil && !names.changed
+	same := req.GetErrorDetail() == nil && !names.changed
+	repeated := acked && same && len(s.unacked) == 0
 	if acked {
 		note = s.takeAck(nonce, req.GetErrorDetail(), now)
 	}
@@ -118,10 +119,11 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
-		case !asked && (wildcard(v) && known || h.told != 0):
+		case asked:
+		case h.told != 0, wildcard(v) && known:
 			s.exact.note(name, h.version, h.told != 0)
 			s.fallsBack(v, name, h)
-		case !asked && wildcard(v):
+		case wildcard(v):
 			s.exact.forget(name) // the set says all there is
 		}
 	}
@@ -129,12 +131,16 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 
 // fallsBack has the client sent the wildcard's state of what it has given up by name.
 func (s *sotwState) fallsBack(v fanout.View, name string, h changing) {
-	switch m := v.Set().Member(name); {
+	switch {
 	case !wildcard(v):
 	case !s.sets:
 		s.release(name)
-	case m == nil && h.told != 0, m != nil && m.Version != h.version:
-		s.wildcardAsked = true
+	default:
+		differs := h.told != 0
+		if m := v.Set().Member(name); m != nil {
+			differs = m.Version != h.version
+		}
+		s.wildcardAsked = s.wildcardAsked || differs
 	}
 }
 
@@ -255,20 +261,32 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		s.wildcardAsked, s.members = false, false
 	case !synced:
 		s.members = false
-	case s.wildcardAsked && s.cameWildcard && v.Set().Restored() && s.came != versionOf(v): // RECON-19
-	case s.postpones && s.wildcardAsked && !s.awaited.has(fanout.Wildcard):
-		s.postponed = true // the client came with something
-	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
-		s.postponed = true
-	case s.wildcardAsked || push && s.members:
-		after := s.sentTo
-		if s.wildcardAsked {
-			after, p.must, p.answer = 0, true, true
+	case s.wildcardAsked:
+		s.collectAll(v, p)
+	case push && s.members:
+		if s.postponed = s.postpones && gainsMembers(s, v); !s.postponed {
+			s.collectChanges(v, s.sentTo, p)
 		}
-		s.listMembers(v, after, p)
-		s.wildcardAsked, s.members, s.sentTo, s.removedTo = false, false, p.position, p.position
-		s.answered(fanout.Wildcard)
 	}
+}
+
+// collectAll lists the whole set, unless the client keeps what it came with for now.
+func (s *sotwState) collectAll(v fanout.View, p *part) {
+	switch {
+	case s.cameWildcard && v.Set().Restored() && s.came != versionOf(v): // RECON-19
+	case s.postpones && !s.awaited.has(fanout.Wildcard):
+		s.postponed = true // the client came with something
+	default:
+		p.must, p.answer = true, true
+		s.collectChanges(v, 0, p)
+	}
+}
+
+// collectChanges lists what has changed in the set after a position, and passes it.
+func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *part) {
+	s.listMembers(v, after, p)
+	s.wildcardAsked, s.members, s.sentTo, s.removedTo = false, false, p.position, p.position
+	s.answered(fanout.Wildcard)
 }
 
 // listMembers lists the changes of the wildcard's set after a position. It forgets the notes of

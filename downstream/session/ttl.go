@@ -86,8 +86,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			}
 		}
 	}
-	subscribed, synced := v.Wildcard()
-	members := x.membersRenewed && subscribed && synced
+	members := x.membersRenewed && whole(v)
 	x.membersRenewed = false
 	if !members {
 		return
@@ -114,10 +113,11 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		switch ends, _, _ := v.Ends(r); {
-		case d.lostTTL(v, r), d.ttl && !ends.IsZero() && d.url == cache.VirtualHost: // TTL-9
+		ends, _, _ := v.Ends(r)
+		switch limited := d.ttl && !ends.IsZero(); {
+		case d.lostTTL(v, r), limited && d.url == cache.VirtualHost: // TTL-9
 			whole = append(whole, r)
-		case d.ttl && !ends.IsZero():
+		case limited:
 			heartbeats = append(heartbeats, r)
 			put(&d.came, r.Name, struct{}{})
 		}

@@ -44,7 +44,8 @@ func (s *sotwState) lacks(v fanout.View) bool {
 		name := noted.name
 		covered := subscribes(v, name) || v.Set().Member(name) != nil
 		_, went := v.Set().Change(name) // by its TTL, or upstream has said so
-		if noted.some && !covered && (v.Set().Restored() && !went || v.Doubted(name)) {
+		doubtful := v.Set().Restored() && !went || v.Doubted(name)
+		if noted.some && doubtful && !covered {
 			return true
 		}
 	}
@@ -53,7 +54,10 @@ func (s *sotwState) lacks(v fanout.View) bool {
 
 // restored reports whether something in the view was loaded from disk and is not confirmed.
 func restored(v fanout.View) bool {
-	return wildcard(v) && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
+	if wildcard(v) && v.Set().Restored() {
+		return true
+	}
+	return v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 
 // everything returns the resources that the client's interest leads to, each once (DOWN-SOTW-14).
@@ -82,7 +86,7 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 // put off or is left out, which the client does not hold (RECON-14). Mostly there is no such
 // thing, and nothing has to be looked up.
 func (s *sotwState) sentVersion(v fanout.View) string {
-	if !s.behind && !s.pending() && s.asked.len() == 0 && !s.wildcardAsked {
+	if owes := s.pending() || s.owesAnswers(); !owes && !s.behind {
 		return versionOf(v)
 	}
 	s.behind = false
@@ -113,7 +117,8 @@ func versionOf(v fanout.View) string {
 // mayHold reports whether the client came with a version, asked for a name in its first request,
 // and may still have what it came with, since no set was sent to it.
 func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
-	return s.came != "" && v.Told(id).FromBefore() && !(s.sets && s.lastNonce != "")
+	toldAll := s.sets && s.lastNonce != ""
+	return s.came != "" && !toldAll && v.Told(id).FromBefore()
 }
 
 // lookAgain marks names that the client came with and whose resource is gone, when a doubt may be

@@ -91,7 +91,8 @@ func (x *exchange) answerAgain(v fanout.View, id cache.ID, except *cache.Resourc
 // clusters.
 func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDiscoveryRequest) {
 	clusters, ok := s.find(cache.Cluster).(*deltaState)
-	if !ok || clusters.reconnected || d.url != cache.Endpoint || len(first.GetInitialResourceVersions()) == 0 {
+	comes := d.url == cache.Endpoint && len(first.GetInitialResourceVersions()) > 0
+	if !ok || !comes || clusters.reconnected {
 		return
 	}
 	clusters.sub.Read(func(v fanout.View) {
