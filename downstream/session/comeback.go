@@ -209,11 +209,8 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 
 // resolved reports whether upstream has answered everything that the client asks for.
 func (d *deltaState) resolved(v fanout.View) bool {
-	subscribed, synced := v.Wildcard()
-	if subscribed && !synced {
-		return false
-	}
-	return !restored(v) && !d.unresolved(v)
+	set := whole(v) || !wildcard(v)
+	return set && !restored(v) && !d.unresolved(v)
 }
 
 // unresolved reports whether some name that is not in doubt has no answer.

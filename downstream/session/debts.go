@@ -72,8 +72,10 @@ func (d *debts) owesAnswers() bool {
 // this only if none is news. A rejected resource is not sent for it (NACK-4).
 func (x *exchange) owes(v fanout.View, id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
 	_, erred := x.erred[id]
-	over := erred && a.Error == nil && !x.hasRejected(a.Seq)
-	return v.Told(id).Again() || over && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
+	if over := erred && a.Error == nil && !x.hasRejected(a.Seq); !over {
+		return v.Told(id).Again()
+	}
+	return v.Told(id).Again() || !slices.ContainsFunc(a.Resources(), news)
 }
 
 // forgive drops the errors of names that are about to be given up: their IDs may be reused soon.

@@ -239,10 +239,11 @@ func (e *exact) all(brought bool) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for i := range table {
 			v := &table[i]
-			if v.hash != 0 && (len(e.table) == 0 || &e.table[0] != &table[0]) { // it was made again
+			if made := len(e.table) == 0 || &e.table[0] != &table[0]; made && v.hash != 0 { // it was made again
 				v = e.find(v.name)
 			}
-			if v != nil && (v.brought || v.noted && !brought) && !yield(v) {
+			among := v.brings() || !brought && v.notes()
+			if among && !yield(v) {
 				return
 			}
 		}

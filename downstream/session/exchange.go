@@ -70,9 +70,10 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	x.endErrors(v, p.resources)
 	for _, id := range x.failed.take() {
 		_, waits := slices.BinarySearch(untold, id)
+		copied := waits && v.Answer(id).State == cache.Present
 		switch {
 		case !v.Has(id):
-		case sent.has(v.Name(id)), leadsToSent(id), waits && v.Answer(id).State == cache.Present:
+		case copied, sent.has(v.Name(id)), leadsToSent(id):
 			x.failed.add(id)
 		default:
 			ids = append(ids, id)

@@ -188,7 +188,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 		return nil // it is judged as what the client came with
 	}
 	version, some := h.of(v, name)
-	if !under && (!some && !v.Leads(name) || !h.aliased) {
+	if stays := h.aliased && (some || v.Leads(name)); !under && !stays {
 		h.exact.forget(name)
 		return nil
 	}
@@ -314,9 +314,13 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq, unsent []cache.ID) {
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	switch {
-	case own && v.LedTo(id) != nil, !own && v.Leads(r.Name):
+	case own:
+		if v.LedTo(id) != nil {
+			h.sentFor(r)
+		}
+	case v.Leads(r.Name):
 		h.sentFor(r)
-	case !own:
+	default:
 		h.sentAhead(v, r.Name, r)
 	}
 }

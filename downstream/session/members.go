@@ -12,15 +12,16 @@ import (
 // collectWildcard lists the whole set once it is complete (DOWN-DELTA-13, row j), and then its
 // changes.
 func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	switch {
-	case !subscribed:
-		d.wildcardAsked, d.opening, d.members = false, false, false
-		return
-	case !synced:
+	if !wildcard(v) {
+		d.wildcardAsked, d.opening = false, false
+	}
+	if !whole(v) {
 		d.members = false // it is marked again when it is synced
 		return
-	case d.wildcardAsked && !(d.postpones && d.sentTo > 0 && gainsMembers(d, v)): // as when a name is asked for again
+	}
+	changes := d.postpones && d.sentTo > 0 && gainsMembers(d, v)
+	switch {
+	case d.wildcardAsked && !changes: // as when a name is asked for again
 		d.listMembers(v, true, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
@@ -48,17 +49,21 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	if all {
 		after, from = 0, 0
 	}
-	if !d.postponed && d.plain() && (!all || d.removedTo == unseen) && d.share(v, after, p) {
+	nothingToRemove := !all || d.removedTo == unseen
+	if nothingToRemove && d.plain() && d.share(v, after, p) {
 		if !all {
 			p.removed = p.news.Removed
 		}
 		return
 	}
 	for c := range v.Set().Since(from) {
-		switch told := d.ahead[c.Name]; {
-		case c.Resource == nil && c.Seq > d.removedTo && (told.version != "" || c.Seq > told.at):
-			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
+		told := d.ahead[c.Name]
+		switch held := told.version != "" || c.Seq > told.at; {
+		case c.Resource == nil:
+			if held && c.Seq > d.removedTo {
+				p.removed = append(p.removed, c.Name)
+			}
+		case d.postponed, c.Seq <= after, all && d.keepsBrought(v, c.Name):
 		case (!all || d.brings(c.Name)) && d.keeps(v, c.Resource, told.at):
 			d.spare(d.exact.find(c.Name), c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):
@@ -70,9 +75,17 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	slices.Reverse(p.removed)
 }
 
+// keepsBrought reports whether a member is known from disk only, and the client came with a version of it (RECON-19).
+func (d *deltaState) keepsBrought(v fanout.View, name string) bool {
+	return v.Set().Restored() && d.brings(name)
+}
+
 // share lists what every client without names, versions or exceptions of its own is sent after a
 // position. It returns false if this client may have to be sent less.
 func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
+	if d.postponed {
+		return false
+	}
 	news, ok := v.Set().News(after)
 	if !ok || news.Largest > d.space-maxTTL {
 		return false

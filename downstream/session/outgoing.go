@@ -38,10 +38,11 @@ func (s *Session) turns(st state, now time.Time) turn {
 // staying returns what the new set lists although it has left. What stayed in the last set stays
 // on only while something waits or that set is not acknowledged; if no other comes, so does the rest.
 func (t *turn) staying(stayed, left []fanout.Leaving, acked, comes bool) []fanout.Leaving {
-	if !t.keeps || acked && !comes && !t.waits {
+	over := acked && !t.waits // of what stayed in the last set
+	if !t.keeps || over && !comes {
 		return nil
 	}
-	if acked && !t.waits {
+	if over {
 		stayed = nil
 	}
 	return slices.DeleteFunc(append(stayed, left...), func(l fanout.Leaving) bool { return !t.now.Before(l.At.Add(t.most)) })

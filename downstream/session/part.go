@@ -119,7 +119,7 @@ func waits(v fanout.View, id cache.ID, brought bool) bool {
 // (ERR-7). brought reports whether the client came with a copy of a name, or may have.
 func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
-	if subscribed, synced := v.Wildcard(); wildcard != nil && subscribed && !synced {
+	if subscribed, _ := v.Wildcard(); wildcard != nil && subscribed && !whole(v) {
 		return wildcard
 	}
 	if named != nil {

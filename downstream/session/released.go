@@ -26,7 +26,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		if !under {
 			d.drops(v, names)
 		}
-		if !had && !under && !d.aliased && d.exact.noted == 0 {
+		if plain := !d.aliased && d.exact.noted == 0; plain && !had && !under {
 			return
 		}
 		for _, name := range names {
@@ -63,7 +63,11 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	stays := func(alias string) bool { return subscribes(v, alias) && !left.has(alias) }
 	dropped := func(name string) bool {
 		r := d.lists(v, name)
-		return r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays)
+		if r == nil {
+			return true
+		}
+		covered := members || slices.ContainsFunc(r.Aliases, left.has)
+		return covered && !slices.ContainsFunc(r.Aliases, stays)
 	}
 	for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(left)), maps.Keys(d.released)) {
 		if at := d.exact.find(name); at.has() && !stays(name) && dropped(name) {
@@ -77,7 +81,8 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 // with. If its removal was due, it is no longer sent (DOWN-DELTA-16). The client still has what it was sent
 // because of an alias, since it never asked for that by this name (NAME-5).
 func (d *deltaState) givesUpBrought(v fanout.View, name string) {
-	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
+	as, is := d.released[name]
+	if brought := as.brought || d.brings(name); is && brought && !v.Leads(name) {
 		d.paidReleased(name)
 	}
 }
@@ -153,22 +158,34 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
 	for name, as := range d.released {
 		member, certain := d.falls(v, name)
-		version, some := d.of(v, name)
+		answer := as.givenUp && (as.now || p.must) && !v.Leads(name) // what leads there is looked at with changes
 		switch {
 		case d.postpones && !p.must && d.fallsToChange(v, name):
 			d.postponed = true
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
-		case !push && !(as.givenUp && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
-		// What the client came with, and is not judged yet, may be what a name without an answer leads to.
-		case certain && !(as.unknown && waits) && (member != nil || as.givenUp || !d.brings(name) || !d.unresolved(v)):
+		case !push && !answer:
+		case !certain, as.unknown && waits, member == nil && d.mayLeadHere(v, name, as):
+			d.mayHaveEnded(v, name)
+		default:
 			judged = append(judged, name)
-		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
-			d.exact.void(name)
-			d.exact.note(name, "", true) // the TTL may have run out, and the client may have dropped the resource
 		}
 	}
 	return distinct(judged)
+}
+
+// mayLeadHere reports whether a name without an answer may lead to a resource that the client came with.
+func (d *deltaState) mayLeadHere(v fanout.View, name string, as released) bool {
+	return !as.givenUp && d.brings(name) && d.unresolved(v)
+}
+
+// mayHaveEnded notes that the client may have dropped a resource because its TTL has run out.
+func (d *deltaState) mayHaveEnded(v fanout.View, name string) {
+	version, some := d.of(v, name)
+	if some && d.mayEnd(v, name) && v.Here(name, version) == nil {
+		d.exact.void(name)
+		d.exact.note(name, "", true)
+	}
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
@@ -176,12 +193,16 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	_, some := x.of(v, name)
 	as := x.released[name]
-	differs := member != nil && (x.fallsToChange(v, name) || !as.brought && x.mayEnd(v, name))
+	ended := !as.brought && x.mayEnd(v, name)
+	differs := member != nil && (ended || x.fallsToChange(v, name))
 	switch {
 	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
 		delete(x.released, name)
 		return // that name's answer, or the error, says the rest
-	case member == nil && x.delta && (some || as.givenUp):
+	case member == nil:
+		if owed := some || as.givenUp; !owed || !x.delta {
+			break
+		}
 		if x.brings(name) {
 			x.exact.note(name, "", true) // until the removal is sent
 		}
@@ -211,10 +232,8 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 		x.aliased = x.aliased || len(r.Aliases) > 0
 		x.exact.sent(x.exact.find(r.Name), r.Version, p.position)
 		drop(&x.came, r.Name)
-		for name := range r.Names() {
-			if id, ok := v.Lookup(name); mixes && ok {
-				v.Sent(id)
-			}
+		if mixes || len(r.Aliases) > 0 {
+			sentFor(v, r)
 		}
 		if _, released := x.released[r.Name]; !released && !x.exact.find(r.Name).notes() {
 			continue
@@ -225,11 +244,21 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 	}
 }
 
+// sentFor notes that a resource was sent, of the names for which it was to be sent again.
+func sentFor(v fanout.View, r *cache.Resource) {
+	for name := range r.Names() {
+		if id, ok := v.Lookup(name); ok {
+			v.Sent(id)
+		}
+	}
+}
+
 // mayEnd reports whether the client's copy of a resource, which it has because of a name, may have a TTL of
 // its own that has run out. A copy that the client has rejected is not sent again (NACK-4).
 func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	noted := x.exact.find(name)
-	return x.ttl && v.AnyTTL() && (noted == nil || !x.hasRejected(noted.at))
+	rejected := noted != nil && x.hasRejected(noted.at)
+	return x.ttl && v.AnyTTL() && !rejected
 }
 
 // answersTo reports whether some name of the client's leads to a resource, or may: its own may have no answer.
@@ -252,13 +281,17 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 		return nil, true
 	}
 	member = v.Set().Member(name)
-	return member, synced && (member != nil && !x.brings(name) || !v.Set().Restored())
+	confirmed := !v.Set().Restored() || member != nil && !x.brings(name)
+	return member, synced && confirmed
 }
 
 // fallsToChange reports whether what remains of a released resource is a change, or may be one.
 func (x *exchange) fallsToChange(v fanout.View, name string) bool {
 	member, certain := x.falls(v, name)
-	return certain && member != nil && (x.released[name].givenUp || !x.holds(v, member))
+	if !certain || member == nil {
+		return false
+	}
+	return x.released[name].givenUp || !x.holds(v, member)
 }
 
 // collectReleased lists the released resources that are members of the wildcard's set. The others
