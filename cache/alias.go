@@ -47,9 +47,12 @@ func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 		t.release(a)
 		return
 	}
-	if e.asked && !e.matched() && e.state == Unknown && cause != Timer {
+	unanswered := e.asked && !e.matched() && e.state == Unknown
+	switch {
+	case cause == Timer:
+	case unanswered:
 		e.state, e.cause, e.seq = Absent, Removed, seq
-	} else if e.cause == Timer && cause != Timer {
+	case e.cause == Timer:
 		e.cause = Removed // an answer outweighs silence
 	}
 	t.touched = append(t.touched, a)

@@ -226,7 +226,8 @@ func (t *Table) add(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if !e.used || e.pinned || e.ordered || e.state == Present || e.matched() {
+	wanted, holds := e.pinned || e.ordered, e.state == Present || e.matched()
+	if !e.used || wanted || holds {
 		return
 	}
 	delete(t.ids, e.name)

@@ -33,8 +33,11 @@ func wireOf(ctx context.Context) *wire {
 
 // writes reports whether a method is the one that writes a message's header and content.
 func writes(t reflect.Type) bool {
-	return t.NumIn() == 3 && t.In(0) == reflect.TypeFor[[]byte]() && t.In(1) == reflect.TypeFor[mem.BufferSlice]() &&
-		t.In(2).Kind() == reflect.Pointer && t.NumOut() == 1 && t.Out(0) == reflect.TypeFor[error]()
+	if t.NumIn() != 3 || t.NumOut() != 1 || t.Out(0) != reflect.TypeFor[error]() {
+		return false
+	}
+	header, content, options := t.In(0), t.In(1), t.In(2)
+	return header == reflect.TypeFor[[]byte]() && content == reflect.TypeFor[mem.BufferSlice]() && options.Kind() == reflect.Pointer
 }
 
 // send writes a message, which is a gzip member or, with 0, plain.

@@ -36,7 +36,7 @@ func TestABusySenderLooksAgain(t *testing.T) {
 		hub.Apply(fanout.Lane{Type: typ, Wildcard: true}, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true})
 	}
 	sink := new(sink)
-	st := &stream{server: s, kind: session.Stream{Delta: true}, grpc: sink, status: sink, quiet: make(chan struct{})}
+	st := &stream{server: s, kind: session.Stream{Delta: true}, grpc: sink, status: sink, sendTurn: sendTurn{quiet: make(chan struct{})}}
 	st.session = session.New(&s.now.Load().Config, st.kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	st.sending.Store(busy) // as if a sender had taken it
 	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {

@@ -40,18 +40,12 @@ type stream struct {
 
 	in inbox // the receiver's
 
-	// For the line about its end, and for people who look at it.
-	requests            int             // the receiver's
-	rejects             []cache.TypeURL // the receiver's: the types with a rejection of which operators were told
-	refused             cache.TypeURL   // the receiver's: the type over which the relay ends the stream
-	nacks               atomic.Int64    // the receiver counts
-	responses, sentSize atomic.Int64    // the sender counts
+	tally
 
-	// Limits. limiter and paced belong to the receiver, stall to the sender.
-	limiter *rate.Limiter // nil until it is needed
-	paced   bool          // it has had to wait, which is logged once
-	stall   stallWatch
-	last    *time.Timer // to its end; nil: it has none of its own
+	limiter *rate.Limiter // the receiver's; nil until it is needed
+	paced   bool          // the receiver's: it has had to wait, which is logged once
+	stall   stallWatch    // the sender's
+	last    *time.Timer   // to its end; nil: it has none of its own
 
 	follow *follower // nil if nobody traces
 
@@ -59,7 +53,20 @@ type stream struct {
 	session *session.Session
 	timer   *time.Timer
 
-	// One sender at a time.
+	sendTurn
+}
+
+// tally is for the line about a stream's end, and for people who look at it.
+type tally struct {
+	requests            int             // the receiver's
+	rejects             []cache.TypeURL // the receiver's: the types with a rejection of which operators were told
+	refused             cache.TypeURL   // the receiver's: the type over which the relay ends the stream
+	nacks               atomic.Int64    // the receiver counts
+	responses, sentSize atomic.Int64    // the sender counts
+}
+
+// sendTurn is a stream's with the senders: one at a time.
+type sendTurn struct {
 	sending atomic.Int32
 	owed    int           // the sender's: bytes sent since the client owed no ACK
 	slow    time.Time     // the sender's: until then the stream has a sender of its own
@@ -107,7 +114,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), sendTurn: sendTurn{quiet: make(chan struct{})}}
 	st.answers(g.Context())
 	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
 	st.peer.End, st.peer.Stream = st.end, st
@@ -411,8 +418,10 @@ func (st *stream) sendAll(shared bool) (p progress) {
 // mayHoldUp reports whether the next send may keep the crew from the other streams: it may wait for the client, or
 // deflate much.
 func (st *stream) mayHoldUp(now time.Time) bool {
-	deflates := st.wire != nil
-	return deflates || now.Before(st.slow) || st.owed >= freely && !st.settled()
+	if deflates := st.wire != nil; deflates || now.Before(st.slow) {
+		return true
+	}
+	return st.owed >= freely && !st.settled()
 }
 
 // slowFor is how long a stream that has held up a sender keeps one of its own.

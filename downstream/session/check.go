@@ -168,8 +168,8 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 		}
 	}
 	_, member := v.Set().Change(name)
-	mayHaveBeen := min(x.sentTo, x.removedTo) < v.Set().Forgotten()
-	return wildcard(v) && (member || mayHaveBeen || !whole(v))
+	mayHaveBeen := !whole(v) || min(x.sentTo, x.removedTo) < v.Set().Forgotten()
+	return wildcard(v) && (member || mayHaveBeen)
 }
 
 // exact checks the counts of entries, and of what the client came with.

@@ -21,9 +21,7 @@ type exchange struct {
 	requested bool // the type's first request was taken in
 	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
-	delta   bool // the stream is Delta
-	ends    bool // an outage ends the stream, and no errors are sent for names (ERR-7)
-	ttl     bool // the client knows TTLs (TTL-6)
+	clientKind
 
 	// counted is how many names the stream keeps of the type (Session.names).
 	counted int
@@ -32,11 +30,7 @@ type exchange struct {
 	spelled spellings
 	globInterest
 
-	// space is the size left for one resource in the response that is being made, in bytes (ERR-13).
-	space int
-
-	// plane.text is the relay's control_plane.identifier, made of the control plane's.
-	plane struct{ of, text string }
+	frame
 
 	// What the client may hold, and the reasons to send it something:
 	holdings
@@ -51,6 +45,21 @@ type exchange struct {
 	// starving says why something that the client waits for could not be had when it was last
 	// looked at, or is nil (ERR-7).
 	starving *statuspb.Status
+}
+
+// clientKind is how a stream's client is served.
+type clientKind struct {
+	delta bool // the stream is Delta
+	ends  bool // an outage ends the stream, and no errors are sent for names (ERR-7)
+	ttl   bool // the client knows TTLs (TTL-6)
+}
+
+// frame is what is around the resources of a response.
+type frame struct {
+	// space is the size left for one resource in the response that is being made, in bytes (ERR-13).
+	space int
+	// plane.text is the relay's control_plane.identifier, made of the control plane's.
+	plane struct{ of, text string }
 }
 
 // due reports whether there may be something to send now.

@@ -63,7 +63,8 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 			if held && c.Seq > d.removedTo {
 				p.removed = append(p.removed, c.Name)
 			}
-		case d.postponed, c.Seq <= after, all && d.keepsBrought(v, c.Name):
+		case d.postponed, c.Seq <= after:
+		case all && d.keepsBrought(v, c.Name):
 		case (!all || d.brings(c.Name)) && d.keeps(v, c.Resource, told.at):
 			d.spare(d.exact.find(c.Name), c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):

@@ -108,8 +108,17 @@ func (s *Session) hangUp(now time.Time) *End {
 // that it came with: after a response, a stream that ends makes the client come back at once, again
 // and again. The client is marked when upstream is back (DOWN-SOTW-11).
 func (s *sotwState) waitsForReturn(v fanout.View) bool {
-	as := s.came != "" && !s.moved && s.lastNonce == "" // the client is as it came
+	if asItCame := !s.moved && s.came != "" && s.lastNonce == ""; !asItCame || !s.ends {
+		return false
+	}
+	return unavailable(v) && s.came == versionOf(v)
+}
+
+// unavailable reports whether something that the client asks for cannot be had just now.
+func unavailable(v fanout.View) bool {
 	named, set := v.Unavailable()
-	unavailable := set != nil && wildcard(v) || named != nil && len(v.Names()) > 0
-	return s.ends && as && unavailable && s.came == versionOf(v)
+	if len(v.Names()) > 0 && named != nil {
+		return true
+	}
+	return set != nil && wildcard(v)
 }

@@ -56,8 +56,11 @@ type resourceErr struct {
 
 // early reports whether there is something to send that does not wait for other types.
 func (p *part) early() bool {
-	set := len(p.resources) + len(p.errors) // a set that only removes waits with its removals
-	return p.must || set > 0 && !p.shrunk || len(p.heartbeats)+len(p.gone)+len(p.leftOut) > 0
+	n := len(p.heartbeats) + len(p.gone) + len(p.leftOut)
+	if !p.shrunk { // else they wait with the removals
+		n += len(p.resources) + len(p.errors)
+	}
+	return p.must || n > 0
 }
 
 // late reports whether there is something to remove.

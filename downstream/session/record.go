@@ -80,8 +80,9 @@ func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool)
 	h, clear := d.holdings.holding(v, name)
 	_, released := d.released[name]
 	asked := subscribes(v, name)
+	givenUp := !asked && !wildcard(v)
 	switch {
-	case released, d.brings(name) && !asked && !wildcard(v):
+	case released, givenUp && d.brings(name):
 		return h, false
 	case d.quiet && asked && h == (Holding{}):
 		return h, false

@@ -158,14 +158,16 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
 	for name, as := range d.released {
 		member, certain := d.falls(v, name)
-		answer := as.givenUp && (as.now || p.must) && !v.Leads(name) // what leads there is looked at with changes
+		asked := as.now || p.must
+		answer := asked && as.givenUp && !v.Leads(name) // what leads there is looked at with changes
+		open := as.unknown && waits || member == nil && d.mayLeadHere(v, name, as)
 		switch {
 		case d.postpones && !p.must && d.fallsToChange(v, name):
 			d.postponed = true
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
 		case !push && !answer:
-		case !certain, as.unknown && waits, member == nil && d.mayLeadHere(v, name, as):
+		case open, !certain:
 			d.mayHaveEnded(v, name)
 		default:
 			judged = append(judged, name)
@@ -196,9 +198,12 @@ func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p
 	ended := !as.brought && x.mayEnd(v, name)
 	differs := member != nil && (ended || x.fallsToChange(v, name))
 	switch {
-	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
+	case member == nil && x.answersTo(v, name):
 		delete(x.released, name)
-		return // that name's answer, or the error, says the rest
+		return // that name's answer says the rest
+	case differs && x.leavesOut(v, member, p):
+		delete(x.released, name)
+		return // the error says the rest
 	case member == nil:
 		if owed := some || as.givenUp; !owed || !x.delta {
 			break

@@ -140,7 +140,7 @@ type Session struct {
 	groups            Groups
 	subscriber        *fanout.Subscriber
 	clusterDeliveries *ClusterDeliveries
-	allowance         Allowance
+	nameBudget
 
 	// The state below ends with the stream.
 	node         *core.Node
@@ -152,14 +152,22 @@ type Session struct {
 	clusters     state     // Clusters on this stream, or nil
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
 	counter      uint64
-	uncounted    uint64      // responses whose ACK or NACK has not been counted yet
-	chunks       []*Response // the parts of a response that are still to be sent
-	chunked      *speaker    // whose response that is; nil if there are none
-	untold       []Untold    // traced sources that no response will carry
-	refusals     []Refusal
+	uncounted    uint64 // responses whose ACK or NACK has not been counted yet
+	chunking
+	untold   []Untold // traced sources that no response will carry
+	refusals []Refusal
+}
 
-	// The names that the stream keeps over all types, and the part of its Allowance that it has.
+// nameBudget is the names that the stream keeps over all types, and the part of its Allowance that it has.
+type nameBudget struct {
+	allowance    Allowance
 	names, taken int
+}
+
+// chunking is the rest of a response that goes out in parts (DOWN-DELTA-18).
+type chunking struct {
+	chunks  []*Response // the parts that are still to be sent
+	chunked *speaker    // whose response that is; nil if there are none
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -180,7 +188,7 @@ func (x *exchange) base() *exchange { return x }
 func New(c *Config, kind Stream, peer Peer, groups Groups, deliveries *ClusterDeliveries, wake func()) *Session {
 	s := &Session{
 		config: c, kind: kind, peer: peer, groups: groups, clusterDeliveries: deliveries,
-		subscriber: fanout.NewSubscriber(wake), allowance: plenty{},
+		subscriber: fanout.NewSubscriber(wake), nameBudget: nameBudget{allowance: plenty{}},
 	}
 	s.subscriber.AsksForSources, s.subscriber.Holder = true, peer.Holder
 	return s
@@ -425,9 +433,8 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	t = t.Shared()
 	return exchange{
 		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
-		delta: s.kind.Delta, space: math.MaxInt,
-		ends: !s.kind.Delta && isGRPC(s.node),
-		ttl:  s.subscriber.TakesTTL,
+		clientKind: clientKind{delta: s.kind.Delta, ends: !s.kind.Delta && isGRPC(s.node), ttl: s.subscriber.TakesTTL},
+		frame:      frame{space: math.MaxInt},
 
 		acks:        acks{most: s.config.bounds().Unacked},
 		clusterWait: clusterWait{refers: s.kind.Type == "" && refersToClusters(t)},
