@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -199,3 +200,11 @@ func (s *senders) check() (broken []string) {
 
 // keepQueue is the capacity that an empty queue may keep.
 const keepQueue = 1 << 14
+
+// sendTurn is a stream's with the senders: one at a time.
+type sendTurn struct {
+	sending atomic.Int32
+	owed    int           // the sender's: bytes sent since the client owed no ACK
+	slow    time.Time     // the sender's: until then the stream has a sender of its own
+	quiet   chan struct{} // closed by the last sender, if close waits for it
+}

@@ -46,8 +46,7 @@ type stream struct {
 	paced   bool          // the receiver's: it has had to wait, which is logged once
 	stall   stallWatch    // the sender's
 	last    *time.Timer   // to its end; nil: it has none of its own
-
-	follow *follower // nil if nobody traces
+	follow  *follower     // nil if nobody traces
 
 	mu      sync.Mutex // guards the session; never held while sending
 	session *session.Session
@@ -63,14 +62,6 @@ type tally struct {
 	refused             cache.TypeURL   // the receiver's: the type over which the relay ends the stream
 	nacks               atomic.Int64    // the receiver counts
 	responses, sentSize atomic.Int64    // the sender counts
-}
-
-// sendTurn is a stream's with the senders: one at a time.
-type sendTurn struct {
-	sending atomic.Int32
-	owed    int           // the sender's: bytes sent since the client owed no ACK
-	slow    time.Time     // the sender's: until then the stream has a sender of its own
-	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
 // The values of stream.sending.

@@ -160,7 +160,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		member, certain := d.falls(v, name)
 		asked := as.now || p.must
 		answer := asked && as.givenUp && !v.Leads(name) // what leads there is looked at with changes
-		open := as.unknown && waits || member == nil && d.mayLeadHere(v, name, as)
+		open := as.unknown && waits || d.mayLeadHere(v, name, member, as)
 		switch {
 		case d.postpones && !p.must && d.fallsToChange(v, name):
 			d.postponed = true
@@ -177,8 +177,11 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 }
 
 // mayLeadHere reports whether a name without an answer may lead to a resource that the client came with.
-func (d *deltaState) mayLeadHere(v fanout.View, name string, as released) bool {
-	return !as.givenUp && d.brings(name) && d.unresolved(v)
+func (d *deltaState) mayLeadHere(v fanout.View, name string, member *cache.Resource, as released) bool {
+	if member != nil || as.givenUp {
+		return false
+	}
+	return d.brings(name) && d.unresolved(v)
 }
 
 // mayHaveEnded notes that the client may have dropped a resource because its TTL has run out.
