@@ -190,9 +190,7 @@ func (c *Client) step(event func(now time.Time)) {
 	for _, e := range c.take(event) {
 		begins := time.Now()
 		o := e.Apply(c.hub)
-		c.follow(e, o, begins)
-		c.report(e, o)
-		c.observe(e)
+		c.report(e, o, begins)
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	case !due(c.aliveAt(s), now):
 	case c.checks(s):
 		s.alive.check(now)
-		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.config.patience()})
+		c.emit(CheckDue{Stream: s.id, Timeout: c.config.patience()})
 	default: // a stream that has been open for so long counts as alive (ERR-1)
 		s.alive.notBefore = now.Add(c.config.UnavailableAfter)
 		s.outage.suspended = s.outage.suspended || !s.outage.since.IsZero()
@@ -198,7 +198,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
 		if s.outage.last.Message != stopped {
-			c.effects = append(c.effects, Effect{Stopped: true, Entry: c.entries[s.entry].Name})
+			c.emit(Stopped{Entry: c.entries[s.entry].Name})
 		}
 		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)
@@ -212,6 +212,6 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 func (c *Core) tellAlive(now time.Time) {
 	if away := !c.main.open() || !c.main.failingSince().IsZero(); away != c.away {
 		c.away = away
-		c.effects = append(c.effects, Effect{Alive: now, Away: away})
+		c.emit(Liveness{!away, now})
 	}
 }

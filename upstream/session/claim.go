@@ -25,6 +25,7 @@ type Claim struct {
 
 // Refusal is a Claim because of which the control plane refuses streams, and what it says.
 type Refusal struct {
+	toEdge
 	Claim
 	Message string
 }
@@ -175,7 +176,7 @@ func (c *Core) tickClaims(now time.Time) {
 		if w.strikes >= convictAt && w.alone {
 			c.claims.takeBack(kind)
 			c.config.Node = c.claims.node()
-			c.effects = append(c.effects, Effect{Refused: &Refusal{w.Claim, w.message}, Entry: c.entry().Name})
+			c.emit(Refusal{Claim: w.Claim, Message: w.message})
 			continue
 		}
 		w.held = false

@@ -161,7 +161,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tickRest(now)
 	c.tellAlive(now)
 	if types := c.hub.Lapsing(now); len(types) > 0 {
-		c.effects = append(c.effects, Effect{Lapse: now})
+		c.emit(Elapsed{now})
 		c.lookSoon(types, now)
 	}
 	for _, s := range c.slots() {
@@ -186,7 +186,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 // learned adds an update of a lane to the effects.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
 	u.At, u.Stream, u.Age, u.AfterSwitch = now, uint64(s.id), now.Sub(s.opened), c.afterSwitch
-	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
+	c.emit(Learned{lane, u})
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
@@ -317,7 +317,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	case method && decides && e.noDelta:
 		c.stop(s)
 		s.openAt = now // without a back-off, since the other variant is not a repetition
-		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})
+		c.notice(e, "the control plane does not implement Delta; speaking SotW to it")
 		if s.role == Main {
 			c.dropAux()
 			c.aux.attempt = time.Time{}
@@ -334,7 +334,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	judges := s.open() && refusal && (!method || s.sotw)
 	struck := judges && c.strikes(s, end.Message, now)
 	if judges && !struck {
-		c.effects = append(c.effects, c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now)...)
+		for _, v := range c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now) {
+			c.emit(v)
+		}
 	}
 	if !moves {
 		s.ended(end, now)

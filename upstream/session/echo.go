@@ -70,7 +70,7 @@ func (c *Core) judgeAt(l *laneState) (at time.Time) {
 func (c *Core) reopen(s *slot, l *laneState, now time.Time) {
 	e := &c.entries[s.entry]
 	e.bare, e.ignoresVersions = true, e.ignoresVersions || l.echo.version
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions that it is shown; asking again without them", Entry: e.Name})
+	c.notice(e, "the control plane ignores the versions that it is shown; asking again without them")
 	c.replace(s, now)
 }
 

@@ -149,7 +149,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	}
 	c.main.attempts = &e.attempts
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
+	c.emit(Switch{From: from, To: i, Why: why})
 }
 
 func (c *Core) quit(now time.Time) {
@@ -163,7 +163,7 @@ func (c *Core) quit(now time.Time) {
 		delete(c.solo, lane)
 	}
 	for t := range c.suspects.quarantined {
-		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+		c.emit(Verdict{Type: t})
 	}
 	c.claims.forget()                                 // as is a claim,
 	c.suspects, c.trials = newSuspects(), newTrials() // the next control plane may accept what this one refuses

@@ -196,7 +196,7 @@ func (c *Core) acquit() {
 	for lane, s := range c.solo {
 		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
 			delete(c.suspects.quarantined, lane.Type)
-			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+			c.emit(Verdict{Type: lane.Type})
 			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
 				other.outage = outage{}
 				other.wakeShown()
@@ -339,7 +339,7 @@ func (c *Core) Allowed(t cache.TypeURL) bool {
 // which are available again.
 func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.lanes()
-	var fail []Effect
+	var fail []Availability
 	for lane := range c.mayFail(wanted) {
 		message := c.unavailable(lane, wanted, now)
 		switch was := c.told[lane]; {
@@ -347,11 +347,13 @@ func (c *Core) tellAvailability(now time.Time) {
 			c.tellAvailable(lane)
 		case !was && message != "":
 			c.told[lane] = true
-			fail = append(fail, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
+			fail = append(fail, Availability{lane, &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
 	}
-	slices.SortFunc(fail, func(a, b Effect) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
-	c.effects = append(c.effects, fail...)
+	slices.SortFunc(fail, func(a, b Availability) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
+	for _, e := range fail {
+		c.emit(e)
+	}
 }
 
 // mayFail returns the lanes that may be unavailable, or were: those that no stream carries, except those
@@ -382,7 +384,7 @@ func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 
 func (c *Core) tellAvailable(lane fanout.Lane) {
 	delete(c.told, lane)
-	c.effects = append(c.effects, Effect{Lane: lane, Availability: true})
+	c.emit(Availability{Lane: lane})
 }
 
 // judgedBy is the slot whose outage makes a lane unavailable, or nil if there is no room for one. A type

@@ -23,7 +23,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	calm := c.hears(s, d, now)
 	used := s.stream.used[d.TypeURL]
 	if used == nil {
-		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
+		c.emit(Dropped{Reason: Unsubscribed}) // UP-10
 		return
 	}
 	lane, l := used.lane, s.stream.lanes[d.TypeURL] // l is nil if the stream does not carry the type now
@@ -86,7 +86,7 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	}
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
-		c.effects = append(c.effects, Effect{Identifier: d.identifier})
+		c.emit(Identified{d.identifier})
 	}
 	return calm
 }

@@ -34,7 +34,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	if at < 0 {
 		c.current, c.heard, c.afterSwitch, c.quietUntil = 0, false, true, time.Time{}
 		c.shutUntil(&c.main, c.soon(now))
-		c.effects = append(c.effects, Effect{Notice: "the control plane in use is not in the configuration any more; the first one is used", Entry: c.entry().Name})
+		c.notice(c.entry(), "the control plane in use is not in the configuration any more; the first one is used")
 	} else {
 		c.current = at
 		for _, s := range c.slots() {

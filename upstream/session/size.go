@@ -177,6 +177,6 @@ func (c *Core) tooLong(s *slot) bool {
 	if s.sotw {
 		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on, and names that do not fit are left out: a list cannot be split in SotW, so that the control plane's own limit has to be raised", s.stream.longest, e.lowered)
 	}
-	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
+	c.notice(e, notice)
 	return true
 }

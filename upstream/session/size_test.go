@@ -77,8 +77,8 @@ func (d *desk) end(end End) (all []proto.Message, notices []string) {
 	d.now = d.now.Add(time.Minute)
 	all = d.settle()
 	for _, e := range d.core.Effects() {
-		if e.Notice != "" {
-			notices = append(notices, e.Notice)
+		if e, ok := e.(Notice); ok {
+			notices = append(notices, e.Text)
 		}
 	}
 	return all, notices

@@ -125,7 +125,7 @@ func (c *Core) stop(s *slot) {
 				c.unpark(t)
 			}
 		}
-		c.effects = append(c.effects, Effect{Over: s.id})
+		c.emit(Over{s.id})
 	}
 	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
 }

@@ -59,7 +59,7 @@ func (s *suspects) clear(t cache.TypeURL) {
 // most so many are convicted at the same time.
 // A stream convicts nobody if it had no response and outlived no question by trial: the server
 // may end every stream.
-func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Effect) {
+func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Verdict) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
@@ -81,13 +81,13 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (jud
 }
 
 // convict puts a type in quarantine. At most so many are there at the same time: one may be pardoned.
-func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Effect) {
+func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Verdict) {
 	if len(s.quarantined) >= most {
-		judged = append(judged, Effect{Lane: fanout.Lane{Type: s.pardon()}, Conviction: true})
+		judged = append(judged, Verdict{Type: s.pardon()})
 	}
 	s.quarantined[t] = &quarantine{message: message, convicted: now}
 	s.clear(t)
-	return append(judged, Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
+	return append(judged, Verdict{t, true})
 }
 
 // pardon makes room for another convicted type. It drops the one whose next attempt has been due

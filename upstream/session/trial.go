@@ -292,7 +292,9 @@ func (c *Core) trialEnded(end End, refusal bool, now time.Time) {
 	if strike && k != nil {
 		if k.strikes++; k.strikes >= convictAt {
 			k.strikes = 0
-			c.effects = append(c.effects, c.suspects.convict(typ, end.Message, c.config.bounds().Quarantined, now)...)
+			for _, v := range c.suspects.convict(typ, end.Message, c.config.bounds().Quarantined, now) {
+				c.emit(v)
+			}
 		}
 	}
 	c.stop(s)

@@ -55,10 +55,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 			c.bare[other.lane] = true
 		}
 	}
-	c.effects = append(c.effects, Effect{
-		Notice: "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions",
-		Entry:  c.entries[s.entry].Name,
-	})
+	c.notice(&c.entries[s.entry], "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions")
 	c.replace(s, now)
 	return true
 }
@@ -97,7 +94,7 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	if !f.told {
 		f.told = true
-		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertain: &u})
+		c.emit(Uncertain{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertainty: u})
 	}
 	if !s.sotw { // a SotW server sends the whole set with each response anyway
 		c.replace(s, now)
