@@ -345,7 +345,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
 		s.conn.tellEnded(e, log, c.hub.Name(), func() bool { return c.firstFailure(s.conn, e) })
 	}
-	if end.Denied && c.denied != nil && kind.Role != session.Trial {
+	if end.Kind == session.EndDenied && c.denied != nil && kind.Role != session.Trial {
 		c.denied(kind.Entry)
 	}
 	poke(c.wake)

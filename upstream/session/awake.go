@@ -47,7 +47,7 @@ type writable struct {
 }
 
 func (w *writable) add(l *laneState) {
-	if !w.lanes[l] && (!l.asked() || l.changed()) {
+	if !w.lanes[l] && l.writes() {
 		w.lanes[l], w.order = true, nil
 	}
 }

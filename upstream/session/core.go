@@ -213,7 +213,8 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
 	complete := l.settle.tick(now)
-	if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
+	whole := complete && l.lane.Wildcard
+	if (whole || due(c.judgeAt(l), now)) && l.echo.judge() {
 		c.reopen(s, l, now)
 		return true
 	}
@@ -280,17 +281,14 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 // Next is the next request to write on a stream, or nil.
 func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	s := c.slot(id)
-	if s == nil || !s.open() {
+	if !s.open() {
 		return nil
 	}
 	return s.stream.next(c.claims.node(), now)
 }
 
 // Asks reports whether a stream carries a type now.
-func (c *Core) Asks(id StreamID, t cache.TypeURL) bool {
-	s := c.slot(id)
-	return s != nil && s.open() && s.stream.lanes[t] != nil
-}
+func (c *Core) Asks(id StreamID, t cache.TypeURL) bool { return c.slot(id).carries(t) }
 
 // Ended reports that a stream has ended, or could not be opened.
 func (c *Core) Ended(id StreamID, end End, now time.Time) {
@@ -302,50 +300,82 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	if s.open() && s.alive.stopped {
 		end.Message = stopped // the relay has closed the connection
 	}
-	moves := s.open() && end.NoRoom // to another connection, to make room for others
-	if !moves && s.role != Trial {  // a trial says nothing about the entry
+	moves := s.open() && end.Kind == EndNoRoom // to another connection, to make room for others
+	if !moves && s.role != Trial {             // a trial says nothing about the entry
 		e.failed, e.failure = now, end.Message
 	}
-	tooLong := end.Exhausted && c.tooLong(s)
-	refusal := end.Refused && !tooLong                               // a status that may be about what was asked for
-	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
-	decides := s.role == Main || s.role == Probe                     // in which variant the entry is asked
-	if method && decides {
-		e.noDelta = !s.sotw // a server without SotW may have Delta after all
-	}
-	switch {
-	case method && decides && e.noDelta:
-		c.stop(s)
-		s.openAt = now // without a back-off, since the other variant is not a repetition
-		c.notice(e, "the control plane does not implement Delta; speaking SotW to it")
-		if s.role == Main {
-			c.dropAux()
-			c.aux.attempt = time.Time{}
-		}
+	tooLong := end.Kind == EndExhausted && c.tooLong(s)
+	refusal := end.Refused() && !tooLong // a status that may be about what was asked for
+	method := e.refusesMethod(s, end)
+	if method && s.role.decides() && c.otherVariant(s, now) {
 		return
-	case s.role == Probe:
+	}
+	switch s.role {
+	case Probe:
 		c.stop(s)
 		c.probeLater(e, now)
-		return
-	case s.role == Trial:
+	case Trial:
 		c.trialEnded(end, refusal, now) // the main stream shows that the method is there
-		return
-	}
-	judges := s.open() && refusal && (!method || s.sotw)
-	struck := judges && c.strikes(s, end.Message, now)
-	if judges && !struck {
-		for _, v := range c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now) {
-			c.emit(v)
+	default:
+		struck := false
+		if !method || s.sotw {
+			struck = refusal && c.blame(s, end.Message, now)
 		}
+		if !moves {
+			s.ended(end, now)
+		}
+		again := moves || struck && s.attempts.failures == 0 // without the claim it is no repetition
+		c.reschedule(s, end, again, now)
+		c.place(now)
 	}
-	if !moves {
-		s.ended(end, now)
+}
+
+// refusesMethod reports whether the end of a stream says that the server lacks the variant, and not a type.
+func (e *entry) refusesMethod(s *slot, end End) bool {
+	return end.Kind == EndUnimplemented && e.Mode == ModeAuto && !s.answered
+}
+
+// otherVariant notes that the entry lacks the variant of a stream that has ended, and reports whether the next one
+// speaks SotW. A server without SotW may have Delta after all.
+func (c *Core) otherVariant(s *slot, now time.Time) bool {
+	e := &c.entries[s.entry]
+	e.noDelta = !s.sotw
+	if s.sotw {
+		return false
 	}
-	s.refused = end.Refused
+	c.stop(s)
+	s.openAt = now // without a back-off, since the other variant is not a repetition
+	c.notice(e, "the control plane does not implement Delta; speaking SotW to it")
+	if s.role == Main {
+		c.dropAux()
+		c.aux.attempt = time.Time{}
+	}
+	return true
+}
+
+// blame judges what a stream has carried that the server has ended. It reports whether a claim may be to blame,
+// and not a type.
+func (c *Core) blame(s *slot, message string, now time.Time) (claim bool) {
+	if !s.open() {
+		return false
+	}
+	if c.strikes(s, message, now) {
+		return true
+	}
+	for _, v := range c.suspects.blame(s, message, c.config.bounds().Quarantined, now) {
+		c.emit(v)
+	}
+	return false
+}
+
+// reschedule forgets a stream that has ended, and decides when the next one is opened. again means that this is no
+// failure, so that there is no back-off.
+func (c *Core) reschedule(s *slot, end End, again bool, now time.Time) {
 	answered := s.answered
+	s.refused = end.Refused()
 	c.stop(s)
 	switch {
-	case moves, struck && s.attempts.failures == 0: // without the claim it is no repetition
+	case again:
 		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
 		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))
@@ -353,18 +383,18 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		s.openAt = now.Add(s.attempts.failed(&c.config.Backoff, c.random()))
 	}
 	if s.role == Main {
+		e := c.entry()
 		e.bare, c.afterSwitch = false, c.afterSwitch && !answered
 		e.notBefore = s.openAt
 		c.dropAux()
+		if end.Kind != EndNoRoom {
+			c.leave(now)
+		}
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.outage.begin(now.Add(-c.config.UnavailableAfter), end) // its clients learn of it at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
-	if s.role == Main && !end.NoRoom {
-		c.leave(now)
-	}
-	c.place(now)
 }
 
 // Wait returns how long it is until the next attempt of a role, for the log.

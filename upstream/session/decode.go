@@ -174,6 +174,11 @@ func (d *Response) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
+// announces reports whether the response brings a resource, usable or not.
+func (d *Response) announces() bool {
+	return d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
+}
+
 // onlySets: the response announces resources that are good for as long as they are not
 // replaced, and says nothing else.
 func (d *Response) onlySets() bool {

@@ -37,8 +37,8 @@ func (c *Core) Broken(now time.Time) (broken []string) {
 		for _, l := range s.stream.lanes {
 			a := &s.stream.awake
 			at, clock := c.laneAt(s, l, now), a.clock.Of(l)
-			must(a.lanes[l] || at.IsZero() || !clock.IsZero() && !clock.After(at), "%v has something to do at %v, and is asleep until %v", l.lane, at, clock)
-			must(a.writable.lanes[l] || l.asked() && !l.changed(), "%v has something to write, and nobody looks", l.lane)
+			must(a.lanes[l] || earlier(clock, at).Equal(clock), "%v has something to do at %v, and is asleep until %v", l.lane, at, clock)
+			must(a.writable.lanes[l] || !l.writes(), "%v has something to write, and nobody looks", l.lane)
 			must(a.held || !l.held, "%v is held, and nobody looks", l.lane)
 		}
 	}

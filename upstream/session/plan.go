@@ -62,10 +62,8 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 // carrier is the open stream that carries a lane, with the lane's state there, or nil.
 func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
 	for _, s := range [...]*slot{&c.main, &c.aux, &c.trial, c.solo[lane]} {
-		if s != nil && s.open() {
-			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
-				return s, l
-			}
+		if l := s.state(lane); l != nil {
+			return s, l
 		}
 	}
 	return nil, nil
@@ -163,7 +161,7 @@ func (c *Core) put(s *slot, lane fanout.Lane, now time.Time) {
 // try returns the stream on which an untried lane belongs, or nil while it waits for its trial.
 func (c *Core) try(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) *slot {
 	switch on := &c.trial; {
-	case c.suspects.quarantined[lane.Type] != nil:
+	case c.suspects.convicted(lane.Type):
 		return c.choose(lane, wanted)
 	case on.open() && on.lane == lane:
 		return on
@@ -194,7 +192,7 @@ func inPlan(a, b fanout.Lane) int {
 // go on until they end, and no longer count as failing: one that was not answered may be silent.
 func (c *Core) acquit() {
 	for lane, s := range c.solo {
-		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
+		if c.suspects.convicted(lane.Type) && s.answered {
 			delete(c.suspects.quarantined, lane.Type)
 			c.emit(Verdict{Type: lane.Type})
 			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
@@ -227,11 +225,11 @@ func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 
 // want schedules a stream for a lane.
 func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
-	if s == &c.aux && !c.main.open() || s.id != 0 || !s.openAt.IsZero() {
+	if s.engaged() || s == &c.aux && !c.main.open() {
 		return // the auxiliary stream follows the main one; any other is being opened, or will be
 	}
 	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
-	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
+	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && q.outlasts(s.openAt) {
 		s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
 		s.openAt = latest(s.openAt, q.notBefore)
 	} // otherwise clients wait for the outcome of the attempt
@@ -250,25 +248,35 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 			if s.stream.lanes[t] != l {
 				continue
 			}
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).SendsUnasked()) || !l.asked() && !wanted[l.lane] {
+			if c.done(l, wanted) {
 				s.stream.drop(t, now)
 				c.loosen(l.lane)
 			}
 		}
 	}
 	for lane, s := range c.solo {
-		if _, bad := c.suspects.quarantined[lane.Type]; !wanted[lane] || !bad && !s.open() {
+		if !wanted[lane] || !c.suspects.convicted(lane.Type) && !s.open() {
 			c.shut(s)
 			delete(c.solo, lane)
 		}
 	}
-	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed() {
+	if c.aux.engaged() && !c.needed() {
 		busy := c.aux.open() && slices.ContainsFunc(c.aux.stream.inOrder(), func(l *laneState) bool { return wanted[l.lane] })
 		c.shutAux()
 		if busy {
 			c.renew(now) // its lanes belong on the main stream, and the present one cannot carry them
 		}
 	}
+}
+
+// done reports whether a lane can go off its stream: nothing of it is subscribed, or it is not asked for yet and
+// not wanted any more. Names stay where the server may send what nobody asked for (UP-9).
+func (c *Core) done(l *laneState, wanted map[fanout.Lane]bool) bool {
+	if !l.asked() {
+		return !wanted[l.lane]
+	}
+	stays := !l.lane.Wildcard && c.hub.Of(l.lane.Type).SendsUnasked()
+	return l.idle() && !stays
 }
 
 // replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
@@ -316,7 +324,7 @@ func (c *Core) shutAux() {
 // needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
 func (c *Core) needed() bool {
 	for t := range c.both {
-		if _, bad := c.suspects.quarantined[t]; !bad {
+		if !c.suspects.convicted(t) {
 			return true
 		}
 	}
@@ -359,20 +367,20 @@ func (c *Core) tellAvailability(now time.Time) {
 // mayFail returns the lanes that may be unavailable, or were: those that no stream carries, except those
 // that only wait for their trial, and those on streams that fail.
 func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
-	if !c.main.failingSince().IsZero() {
+	if c.main.fails() {
 		return wanted
 	}
 	lanes := maps.Clone(c.told)
 	maps.Copy(lanes, c.loose)
 	for t, k := range c.trials.waiting {
-		if !k.outage.since.IsZero() {
+		if k.outage.on() {
 			for _, lane := range [...]fanout.Lane{{Type: t}, {Type: t, Wildcard: true}} {
 				lanes[lane] = wanted[lane]
 			}
 		}
 	}
 	for _, s := range c.slots() {
-		if s.open() && !s.failingSince().IsZero() {
+		if s.open() && s.fails() {
 			for _, l := range s.stream.lanes {
 				lanes[l.lane] = lanes[l.lane] || wanted[l.lane]
 			}
@@ -418,7 +426,7 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 	if s.refusesType() {
 		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
-	if s.outage.last.Denied {
+	if s.outage.last.Kind == EndDenied {
 		return "xds-relay: the control plane refuses the relay: " + s.outage.last.Message
 	}
 	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.last.Message, "there is no connection to it yet")

@@ -75,7 +75,7 @@ func asksOtherwise(a, b *Config) bool {
 }
 
 func (c *Core) renewAll(now time.Time) {
-	if c.main.id != 0 || !c.main.openAt.IsZero() {
+	if c.main.engaged() {
 		c.shutAux()
 		c.shutUntil(&c.main, c.soon(now))
 	}

@@ -26,10 +26,10 @@ func (c *Core) Over(now time.Time) bool {
 
 func (c *Core) mayEnd(now time.Time) bool {
 	s, at := &c.main, c.retireAt()
-	if s.id == 0 && s.openAt.IsZero() {
+	if !s.engaged() {
 		return !c.retired.IsZero()
 	}
-	return due(at, now) && (!c.checks(s) || !s.alive.heard.Before(at))
+	return due(at, now) && c.aliveAsOf(s, at)
 }
 
 // tickRest closes the streams of a group that stays and has no clients.

@@ -87,7 +87,10 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 // attentive reports whether the stream has no outage (solo, it has had one), and is alive as of the
 // lane's opening request. Without health checks every stream is taken for alive.
 func (c *Core) attentive(s *slot, l *laneState) bool {
-	return (s.role == Solo || s.failingSince().IsZero()) && (s.alive.answeredSince(l.question) || !c.checks(s))
+	if s.role != Solo && s.fails() {
+		return false
+	}
+	return s.alive.answeredSince(l.question) || !c.checks(s)
 }
 
 // speaks ends the silence about a lane when a response comes.

@@ -172,7 +172,7 @@ func TestNoRequestIsTooLong(t *testing.T) {
 // at most half as long, down to 64 KiB, and convicts nobody, whether the limit was near
 // or far. After short ones it is a status like any other (UP-17, H-39).
 func TestRefusedForItsLength(t *testing.T) {
-	refused := End{Refused: true, Exhausted: true, Message: "grpc: received message larger than max"}
+	refused := End{Kind: EndExhausted, Message: "grpc: received message larger than max"}
 	names := func(n int) (names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("%0100d", i))

@@ -28,6 +28,9 @@ const (
 // about whether the group is served.
 func (r Role) Experiment() bool { return r == Probe || r == Trial }
 
+// decides reports whether a stream of the role decides in which variant its entry is asked (UP-16).
+func (r Role) decides() bool { return r == Main || r == Probe }
+
 // Open is a stream that is to be opened now.
 type Open struct {
 	ID   StreamID
@@ -67,7 +70,25 @@ type slot struct {
 	answered bool         // a response has come; on a probe, a resource
 }
 
-func (s *slot) open() bool { return s.stream != nil }
+// open reports whether there is a stream. There is none on no slot.
+func (s *slot) open() bool { return s != nil && s.stream != nil }
+
+// opening reports whether an attempt to open a stream is under way.
+func (s *slot) opening() bool { return s.id != 0 && s.stream == nil }
+
+// engaged reports whether there is a stream, or an attempt, or one that is scheduled.
+func (s *slot) engaged() bool { return s.id != 0 || !s.openAt.IsZero() }
+
+// carries reports whether an open stream carries a type now.
+func (s *slot) carries(t cache.TypeURL) bool { return s.open() && s.stream.lanes[t] != nil }
+
+// state is that of a lane on the stream, or nil if the stream does not carry it.
+func (s *slot) state(lane fanout.Lane) *laneState {
+	if !s.carries(lane.Type) || s.stream.lanes[lane.Type].lane != lane {
+		return nil
+	}
+	return s.stream.lanes[lane.Type]
+}
 
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++
@@ -75,7 +96,7 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 	if s.role != Probe {
 		s.entry = c.current
 	}
-	if s.role == Main || s.role == Probe {
+	if s.role.decides() {
 		s.sotw = c.entries[s.entry].variant(now)
 	} else {
 		s.sotw = c.main.sotw

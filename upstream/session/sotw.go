@@ -89,7 +89,7 @@ func (w sotwWriter) change(l *laneState, _ *budget, now time.Time) proto.Message
 
 func (w sotwWriter) acknowledge(v ack, now time.Time) proto.Message {
 	var names []string
-	if l := w.stream.lanes[v.typeURL]; l != nil && l.asked() {
+	if l := w.stream.lanes[v.typeURL]; l.asked() {
 		names = w.names(l, now)
 		if v.nack == "" {
 			w.accepted[l.lane] = acceptance{w.stream.origin, v.version, names, w.stream.hub.On(l.lane).Len()}

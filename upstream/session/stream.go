@@ -258,7 +258,20 @@ func (l *laneState) forget(name string) {
 }
 
 // asked reports whether the opening request is written.
-func (l *laneState) asked() bool { return !l.askedAt.IsZero() }
+// It is not where the stream does not carry the lane.
+func (l *laneState) asked() bool { return l != nil && !l.askedAt.IsZero() }
+
+// awaits reports whether the lane is asked for, and no response has come.
+func (l *laneState) awaits() bool { return l.asked() && !l.answered }
+
+// hasAnswer reports whether the stream carries the lane, and a response has come.
+func (l *laneState) hasAnswer() bool { return l != nil && l.answered }
+
+// outlived reports whether the stream has lasted for trial since the lane was asked for.
+func (l *laneState) outlived(now time.Time) bool { return l.asked() && now.Sub(l.askedAt) >= trial }
+
+// writes reports whether the lane has a request to write, now or when changes are gathered.
+func (l *laneState) writes() bool { return !l.asked() || l.changed() }
 
 // changed reports whether there are changes to write.
 func (l *laneState) changed() bool { return l.asked() && l.drop.len()+l.want.len() > 0 }
@@ -318,7 +331,7 @@ func (s *streamState) nextAck(now time.Time) proto.Message {
 		l := s.lanes[v.typeURL]
 		switch {
 		case waiting[v.typeURL]:
-		case v.notBefore.After(now) && (l == nil || !l.changed()):
+		case v.notBefore.After(now) && !l.changed():
 			waiting[v.typeURL] = true
 		default:
 			s.acks = slices.Delete(s.acks, i, i+1)

@@ -40,6 +40,11 @@ type quarantine struct {
 // due is the time from which the type may be asked for alone.
 func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
+// outlasts reports whether the type is not to be asked for at a time, or has not been alone yet.
+func (q *quarantine) outlasts(at time.Time) bool {
+	return q.notBefore.IsZero() || q.notBefore.After(at)
+}
+
 func newSuspects() *suspects {
 	return &suspects{
 		strikes:     make(map[cache.TypeURL]int),
@@ -49,6 +54,9 @@ func newSuspects() *suspects {
 }
 
 func (s *suspects) suspected(t cache.TypeURL) bool { return s.strikes[t] > 0 }
+
+// convicted reports whether a type is in quarantine.
+func (s *suspects) convicted(t cache.TypeURL) bool { return s.quarantined[t] != nil }
 
 func (s *suspects) clear(t cache.TypeURL) {
 	delete(s.strikes, t)
@@ -64,11 +72,11 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (jud
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
 		switch {
-		case !l.asked() || l.answered:
-		case now.Sub(l.askedAt) < trial:
-			blamed = append(blamed, t)
-		default:
+		case !l.awaits():
+		case l.outlived(now):
 			sound = true
+		default:
+			blamed = append(blamed, t)
 		}
 	}
 	for _, t := range blamed {
@@ -128,7 +136,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 				held = l
 			}
 		case l.answered:
-		case l.asked() && now.Sub(l.askedAt) >= trial:
+		case l.outlived(now):
 			s.clear(l.lane.Type)
 		default:
 			busy = true

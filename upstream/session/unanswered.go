@@ -72,11 +72,17 @@ type retry struct {
 // left it unanswered, and it was looked at while nobody wanted it. It is not asked for again twice.
 func (l *laneState) comesBack(name string) {
 	u := &l.unanswered
-	_, again := u.unsubscribed[name]
-	_, restarts := l.restart[name]
-	if u.on && (restarts || !again) && (len(u.waiting) == 0 || l.sent[name].Before(u.waiting[0].written)) {
-		u.returned = append(u.returned, name)
+	if !u.on {
+		return
 	}
+	_, again := u.unsubscribed[name]
+	if _, restarts := l.restart[name]; again && !restarts {
+		return
+	}
+	if len(u.waiting) > 0 && !l.sent[name].Before(u.waiting[0].written) {
+		return // it is still to be looked at
+	}
+	u.returned = append(u.returned, name)
 }
 
 // lookSoon schedules a look at which names of the type are Absent.
@@ -265,7 +271,7 @@ func (c *Core) lookSoon(types []cache.TypeURL, now time.Time) {
 			continue
 		}
 		for _, t := range types {
-			if l := s.stream.lanes[t]; l != nil && l.asked() { // otherwise nothing is absent
+			if l := s.stream.lanes[t]; l.asked() { // otherwise nothing is absent
 				l.unanswered.lookSoon(now)
 				s.stream.wake(l)
 			}

@@ -33,11 +33,14 @@ type fault struct {
 
 // bareAt is when to consider asking for a wildcard without versions, or zero.
 func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
-	if !l.lane.Wildcard || !l.asked() || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
+	if !l.mayBeUnchanged() || c.bare[l.lane] || !c.attentive(s, l) {
 		return at
 	}
 	return l.askedAt.Add(c.missingAfter())
 }
+
+// mayBeUnchanged reports whether the lane is a wildcard that was asked for with versions and is not answered.
+func (l *laneState) mayBeUnchanged() bool { return l.lane.Wildcard && l.mapped && l.awaits() }
 
 // tickBare asks for a wildcard without versions if it is time to and its set is uncertain, and so
 // for all others of the stream that have no response. It reports whether it replaced the stream.
