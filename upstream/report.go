@@ -147,8 +147,8 @@ func (c *Client) tellRefused() {
 	c.refusals = nil
 	c.mu.Unlock()
 	for _, r := range refusals {
-		if c.refused != nil {
-			c.refused(r)
+		if c.owner.refused != nil {
+			c.owner.refused(r)
 		}
 	}
 }

@@ -196,7 +196,8 @@ func (c *Conn) tellSwitch(from *Conn, why session.Cause) {
 	from.standing.chosen = false
 	from.mu.Unlock()
 	c.mu.Lock()
-	first := (left || !c.standing.chosen) && (c.standing.answers || c.standing.told.news(notices[why]))
+	fresh := left || !c.standing.chosen
+	first := fresh && (c.standing.answers || c.standing.told.news(notices[why]))
 	c.standing.chosen = true
 	c.mu.Unlock()
 	if first {

@@ -116,7 +116,7 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 }
 
 // checks reports whether health checks are sent to the entry of a slot.
-func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
+func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entryOf(s).unchecked }
 
 // Patience is how long the entry in use may take to answer a health check. If checks is false it is
 // sent none, and a stream that lasts for so long counts as alive.
@@ -145,7 +145,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	case s.role == Probe && !s.alive.checking.IsZero():
 		return time.Time{}
 	case s.role == Probe:
-		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
+		return latest(c.entryOf(s).backAt(&c.config), s.alive.notBefore)
 	case s.fails() && !s.alive.since.IsZero():
 		// The check is early enough to suspend the outage before clients learn of it, if the
 		// server is there and has nothing to send (ERR-1).
@@ -194,7 +194,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	defer s.wakeShown()
 	switch k.Result {
 	case Blind:
-		c.entries[s.entry].unchecked = true
+		c.entryOf(s).unchecked = true
 	case Silent:
 		c.foundSilent(s, silentSince, now)
 	case There:
@@ -213,10 +213,10 @@ func (c *Core) foundSilent(s *slot, since, now time.Time) {
 	switch {
 	case s.role == Probe:
 		c.shut(s)
-		c.probeLater(&c.entries[s.entry], now)
+		c.probeLater(c.entryOf(s), now)
 	case !since.IsZero():
 		if s.outage.last.Message != stopped {
-			c.emit(Stopped{Entry: c.entries[s.entry].Name})
+			c.emit(Stopped{Entry: c.entryOf(s).Name})
 		}
 		if s.outage.begin(since, End{Message: stopped}); s.role == Main {
 			c.leave(now)

@@ -19,88 +19,67 @@ type Core struct {
 	hub    *fanout.Hub
 	random func() float64
 
-	// The control planes, and which of them is in use.
-	entries        []entry
-	current        int
-	heard          bool // the entry in use has answered since it was chosen
-	away           bool // the Hub was last told that the main stream is not alive
-	keepsLingering bool // the Hub was last told to keep the names that linger (tickLinger)
-	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
-	// that stopped answering, and must have the time to answer (UP-14).
-	quietUntil time.Time
-	// afterSwitch means that the entry was put to use although nothing was missing. The Hub
-	// doubts the removals that it sends (UP-14, H-22).
-	afterSwitch bool
+	ranking // the control planes
+	streams // those of the entry in use
+	demand  // what is wanted of it
 
-	// The streams of the entry in use. Each solo stream carries one quarantined lane, and the trial
-	// stream one that is tried.
-	main, aux, trial slot
-	solo             map[fanout.Lane]*slot
-	lastID           StreamID
-	closing          []StreamID
-
-	// wanted are the lanes on which something is wanted, as the Hub told. loose are those of them that
-	// no stream may carry, so that they are to be placed, except those of parked types (trials), and both the types of which both lanes are
-	// wanted.
-	wanted, loose map[fanout.Lane]bool
-	both          map[cache.TypeURL]bool
-
-	// The fields below outlive streams.
+	// These outlive streams, and some of them entries.
+	laneMemory
+	told
 	suspects  *suspects
 	trials    *trials
-	accepted  map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
-	nameLists map[fanout.Lane]*nameList     // the lists of SotW lanes
-	told      map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
-	silent    map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
-
-	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
-	faults map[fanout.Lane]*fault // lanes on which a response had a fault
-	excess map[fanout.Lane]bool   // lanes of which the log has said that they would take too much
-
-	alive time.Time // when the control plane was last known to be alive; zero: never yet
-
-	claims claims // what streams carry because of some clients
-
-	nacks nacks // for people
+	claims    claims // what streams carry because of some clients
+	refreshes refreshes
+	nacks     nacks     // for people
+	alive     time.Time // when the control plane was last known to be alive; zero: never yet
 
 	// changesAt is when to read the changes of interest; zero means that there are none.
 	// That is at once, except for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
-	lingerAt  time.Time // when to call Hub.Expire next
-
-	refreshes refreshes
-	retired   time.Time // when Retire was called; zero: the group is in use
-	stays     bool      // the group goes on without streams
+	lingering
+	retirement
 
 	effects []Effect
+}
+
+// laneMemory is what of a lane outlives streams, for as long as it is wanted.
+type laneMemory struct {
+	accepted  map[fanout.Lane]acceptance // the last accepted response of each SotW lane
+	nameLists map[fanout.Lane]*nameList  // the lists of SotW lanes
+	bare      map[fanout.Lane]bool       // wildcards that are asked for without versions
+	faults    map[fanout.Lane]*fault     // lanes on which a response had a fault
+}
+
+func newLaneMemory() laneMemory {
+	return laneMemory{
+		accepted:  make(map[fanout.Lane]acceptance),
+		nameLists: make(map[fanout.Lane]*nameList),
+		bare:      make(map[fanout.Lane]bool),
+		faults:    make(map[fanout.Lane]*fault),
+	}
+}
+
+// told is what the Hub and people were last told, so that they are told only what is new.
+type told struct {
+	away        bool                          // the main stream is not alive
+	unavailable map[fanout.Lane]bool          // lanes that are
+	silent      map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
+	excess      map[fanout.Lane]bool          // lanes that would take too much
 }
 
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 	core := &Core{
-		config:    c,
-		hub:       hub,
-		random:    random,
-		entries:   make([]entry, len(c.Entries)),
-		main:      slot{role: Main},
-		aux:       slot{role: Auxiliary, attempts: new(attempts)},
-		trial:     slot{role: Trial},
-		solo:      make(map[fanout.Lane]*slot),
-		wanted:    make(map[fanout.Lane]bool),
-		loose:     make(map[fanout.Lane]bool),
-		both:      make(map[cache.TypeURL]bool),
-		suspects:  newSuspects(),
-		trials:    newTrials(),
-		accepted:  make(map[fanout.Lane]acceptance),
-		nameLists: make(map[fanout.Lane]*nameList),
-		told:      make(map[fanout.Lane]bool),
-		silent:    make(map[cache.TypeURL]fanout.Lane),
-		bare:      make(map[fanout.Lane]bool),
-		faults:    make(map[fanout.Lane]*fault),
-		excess:    make(map[fanout.Lane]bool),
-	}
-	for i := range c.Entries {
-		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
+		config:     c,
+		hub:        hub,
+		random:     random,
+		ranking:    newRanking(c.Entries),
+		streams:    newStreams(),
+		demand:     newDemand(),
+		laneMemory: newLaneMemory(),
+		told:       told{unavailable: make(map[fanout.Lane]bool), silent: make(map[cache.TypeURL]fanout.Lane), excess: make(map[fanout.Lane]bool)},
+		suspects:   newSuspects(),
+		trials:     newTrials(),
 	}
 	core.main.attempts = &core.entries[0].attempts
 	core.claims = newClaims(c.Node, c.NodeVaries)
@@ -270,7 +249,7 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.stream = c.newStream(s, nil)
 	if s.role == Main {
-		c.entries[s.entry].relay = false // until the server identifies itself on this stream
+		c.entryOf(s).relay = false // until the server identifies itself on this stream
 	}
 	c.place(now)
 	if s.open() { // place closes a stream that is not needed any more
@@ -296,7 +275,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	if s == nil {
 		return // Core has closed it
 	}
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	if s.open() && s.alive.stopped {
 		end.Message = stopped // the relay has closed the connection
 	}
@@ -338,7 +317,7 @@ func (e *entry) refusesMethod(s *slot, end End) bool {
 // otherVariant notes that the entry lacks the variant of a stream that has ended, and reports whether the next one
 // speaks SotW. A server without SotW may have Delta after all.
 func (c *Core) otherVariant(s *slot, now time.Time) bool {
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	e.noDelta = !s.sotw
 	if s.sotw {
 		return false

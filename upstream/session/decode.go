@@ -138,7 +138,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		case first[name] != nil:
 			bad[name] = true
 			d.fault("%q is listed twice with different content", name)
-		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.TypeURL) && r.GetResource().GetTypeUrl() != redirect:
+		case d.foreign(r):
 			bad[name] = true
 			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.TypeURL))
 		default:
@@ -162,6 +162,15 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 	}
 	d.faulty(slices.Collect(maps.Keys(bad))...)
 	return bad
+}
+
+// foreign reports whether a resource has a body that a response of this type may not have.
+func (d *Response) foreign(r *discovery.Resource) bool {
+	if r.GetResource() == nil {
+		return false
+	}
+	t := r.GetResource().GetTypeUrl()
+	return t != string(d.TypeURL) && t != redirect
 }
 
 // faulty notes names whose state stays as it is, since what is said of them cannot be used.

@@ -41,7 +41,7 @@ func (c *Core) fits(s *slot, l *laneState, d *Response) {
 	c.emit(Dropped{Reason: Excessive})
 	if !c.excess[l.lane] {
 		c.excess[l.lane] = true
-		c.emit(Excess{Lane: l.lane, Entry: c.entries[s.entry].Name, Bytes: bytes, Most: most})
+		c.emit(Excess{Lane: l.lane, Entry: c.entryOf(s).Name, Bytes: bytes, Most: most})
 	}
 }
 

@@ -52,7 +52,7 @@ func TestMovedStreamStays(t *testing.T) {
 }
 
 // TestHangingAttemptIsLeft: an entry that never answered is left for the next when an
-// attempt to reach it takes longer than unavailable_after (UP-14).
+// attempt to reach it takes longer than unavailableafter (UP-14).
 func TestHangingAttemptIsLeft(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c, hub, _ := twoEntries(t, now)

@@ -19,12 +19,13 @@ func (c *Core) Broken(now time.Time) (broken []string) {
 	must(maps.Equal(wanted, c.hub.Lanes()), "wanted are %v, and should be %v", wanted, c.hub.Lanes())
 	for lane := range wanted {
 		s, _ := c.carrier(lane)
-		must(s != nil || c.loose[lane] || c.main.open() && c.trials.parked(lane.Type), "%v is wanted, on no stream, and not to be placed", lane)
+		parked := c.main.open() && c.trials.parked(lane.Type)
+		must(s != nil || c.loose[lane] || parked, "%v is wanted, on no stream, and not to be placed", lane)
 	}
 	for lane := range c.loose {
 		must(wanted[lane], "%v is to be placed, and not wanted", lane)
 	}
-	for lane := range c.told {
+	for lane := range c.unavailable {
 		must(wanted[lane], "%v was told to be unavailable, and is not wanted", lane)
 	}
 	for t := range c.both {

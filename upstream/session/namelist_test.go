@@ -75,7 +75,7 @@ func TestTheListHasThoseWhoAskedFirst(t *testing.T) {
 func TestALongListIsCutDown(t *testing.T) {
 	bounds := DefaultBounds
 	bounds.MinRequest = 500
-	d := newDesk(t, Config{MaxRequest: 4000, Bounds: &bounds, Entries: []Entry{{Name: "up", Mode: ModeSotW}}})
+	d := newDesk(t, Config{Dialect: Dialect{MaxRequest: 4000}, Bounds: &bounds, Entries: []Entry{{Name: "up", Mode: ModeSotW}}})
 	names := func(of string, n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("%s-%03d", of, i))

@@ -76,6 +76,12 @@ func (c *Core) Proven(now time.Time) bool {
 	})
 }
 
+// lingering says whether names that linger are dropped.
+type lingering struct {
+	keepsLingering bool      // the Hub was last told to keep them
+	lingerAt       time.Time // when to call Hub.Expire next
+}
+
 // tickLinger has the Hub drop names that have lingered for long enough. The Hub keeps them
 // while nothing proves that the control plane is there.
 func (c *Core) tickLinger(now time.Time) {

@@ -20,6 +20,39 @@ import (
 // go-control-plane, for example, answers a wildcard that follows names without the resources
 // that it has sent by name.
 
+// demand are the lanes on which something is wanted, as the Hub told. loose are those of them that no stream may carry,
+// so that they are to be placed, except those of parked types (trials), and both the types of which both lanes are
+// wanted.
+type demand struct {
+	wanted, loose map[fanout.Lane]bool
+	both          map[cache.TypeURL]bool
+}
+
+func newDemand() demand {
+	return demand{make(map[fanout.Lane]bool), make(map[fanout.Lane]bool), make(map[cache.TypeURL]bool)}
+}
+
+// set notes whether a lane is wanted. One that is has to be placed.
+func (d *demand) set(lane fanout.Lane, wanted bool) {
+	delete(d.both, lane.Type)
+	if !wanted {
+		delete(d.wanted, lane)
+		delete(d.loose, lane)
+		return
+	}
+	d.wanted[lane], d.loose[lane] = true, true
+	if other := (fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}); d.wanted[other] {
+		d.both[lane.Type] = true
+	}
+}
+
+// loosen has a lane placed again, if it is wanted.
+func (d *demand) loosen(lane fanout.Lane) {
+	if d.wanted[lane] {
+		d.loose[lane] = true
+	}
+}
+
 // takeChanges passes changes of interest from the Hub to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
@@ -60,7 +93,7 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 }
 
 // carrier is the open stream that carries a lane, with the lane's state there, or nil.
-func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
+func (c *streams) carrier(lane fanout.Lane) (*slot, *laneState) {
 	for _, s := range [...]*slot{&c.main, &c.aux, &c.trial, c.solo[lane]} {
 		if l := s.state(lane); l != nil {
 			return s, l
@@ -73,18 +106,8 @@ func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
 // remembered of lanes that nobody wants any more is forgotten.
 func (c *Core) lanes() map[fanout.Lane]bool {
 	for lane, is := range c.hub.Flips() {
-		t := lane.Type
-		if is {
-			c.wanted[lane], c.loose[lane] = true, true
-		} else {
-			delete(c.wanted, lane)
-			delete(c.loose, lane)
+		if c.set(lane, is); !is {
 			c.forget(lane)
-		}
-		if c.wanted[fanout.Lane{Type: t}] && c.wanted[fanout.Lane{Type: t, Wildcard: true}] {
-			c.both[t] = true
-		} else {
-			delete(c.both, t)
 		}
 	}
 	return c.wanted
@@ -98,7 +121,7 @@ func (c *Core) forget(lane fanout.Lane) {
 	if c.silent[lane.Type] == lane {
 		delete(c.silent, lane.Type)
 	}
-	if c.told[lane] {
+	if c.unavailable[lane] {
 		c.tellAvailable(lane)
 	}
 	if !wants(c.wanted, lane.Type) {
@@ -331,13 +354,6 @@ func (c *Core) needed() bool {
 	return false
 }
 
-// loosen has a lane placed again, if it is wanted.
-func (c *Core) loosen(lane fanout.Lane) {
-	if c.wanted[lane] {
-		c.loose[lane] = true
-	}
-}
-
 // Allowed reports whether a type may be asked for (H-39).
 func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
@@ -349,12 +365,12 @@ func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.lanes()
 	var fail []Availability
 	for lane := range c.mayFail(wanted) {
-		message := c.unavailable(lane, wanted, now)
-		switch was := c.told[lane]; {
+		message := c.whyUnavailable(lane, wanted, now)
+		switch was := c.unavailable[lane]; {
 		case was && message == "":
 			c.tellAvailable(lane)
 		case !was && message != "":
-			c.told[lane] = true
+			c.unavailable[lane] = true
 			fail = append(fail, Availability{lane, &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
 	}
@@ -370,7 +386,7 @@ func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 	if c.main.fails() {
 		return wanted
 	}
-	lanes := maps.Clone(c.told)
+	lanes := maps.Clone(c.unavailable)
 	maps.Copy(lanes, c.loose)
 	for t, k := range c.trials.waiting {
 		if k.outage.on() {
@@ -391,7 +407,7 @@ func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 }
 
 func (c *Core) tellAvailable(lane fanout.Lane) {
-	delete(c.told, lane)
+	delete(c.unavailable, lane)
 	c.emit(Availability{Lane: lane})
 }
 
@@ -411,8 +427,8 @@ func (c *Core) judgedBy(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	return s
 }
 
-// unavailable returns why a lane is unavailable, or "".
-func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
+// whyUnavailable returns why a lane is unavailable, or "".
+func (c *Core) whyUnavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
 	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}

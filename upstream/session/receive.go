@@ -15,7 +15,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if !s.open() {
 		return
 	}
-	c.entries[s.entry].heard = now
+	c.entryOf(s).heard = now
 	if s.role == Probe {
 		c.probed(s, d, now)
 		return
@@ -65,7 +65,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // calm if none of that is news.
 func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	lives := s.answered && !s.outage.on() && s.alive.since.IsZero()
-	calm = lives && len(c.told)+len(c.suspects.strikes) == 0
+	calm = lives && len(c.unavailable)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
 		c.main.wakeShown()
 		c.main.outage = outage{} // it began with the entry before this one
@@ -83,7 +83,7 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	if c.keepsLingering {
 		c.tickLinger(now) // the stream may end before the next Tick
 	}
-	c.entries[s.entry].noDelta = s.sotw
+	c.entryOf(s).noDelta = s.sotw
 	return !c.identifies(d.identifier) && calm
 }
 

@@ -80,7 +80,7 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 	}
 	c.silent[l.lane.Type] = l.lane
 	c.emit(Silence{
-		Lane: l.lane, Entry: c.entries[s.entry].Name, Since: since, Clients: clients, Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster(),
+		Lane: l.lane, Entry: c.entryOf(s).Name, Since: since, Clients: clients, Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster(),
 	})
 }
 

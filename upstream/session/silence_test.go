@@ -30,8 +30,8 @@ type listening struct {
 func listen(t *testing.T, entries ...string) *listening {
 	l := &listening{t: t, now: time.Unix(1000, 0), verdict: There, hub: fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10})}
 	c := Config{
-		Node:    &core.Node{Id: "edge-1", Cluster: "shop"},
-		Missing: 15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
+		Identity: Identity{Node: &core.Node{Id: "edge-1", Cluster: "shop"}},
+		Missing:  15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
 		Settle: 300 * time.Millisecond, SettleCap: 5 * time.Second, HealthCheck: true,
 		FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second,
 		Backoff: Backoff{Initial: time.Second, Max: 30 * time.Second, Factor: 1.6},

@@ -114,7 +114,7 @@ func TestNoRequestIsTooLong(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		limit := 600 + r.IntN(3000)
-		d := newDesk(t, Config{MaxRequest: limit, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: limit}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 		client := d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {}))
 		wanted := make(map[string]bool)
 		change := func(i int) {
@@ -189,7 +189,7 @@ func TestRefusedForItsLength(t *testing.T) {
 		mode  Mode
 		limit int
 	}{{ModeDelta, 256 << 10}, {ModeDelta, 64 << 20}, {ModeSotW, 256 << 10}} {
-		d := newDesk(t, Config{MaxRequest: tt.limit, Entries: []Entry{{Name: "up", Mode: tt.mode}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: tt.limit}, Entries: []Entry{{Name: "up", Mode: tt.mode}}})
 		d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {})).Delta(names(2200), nil, d.now)
 		whole := longest(d.settle())
 		for i, limit := range []int{whole / 2, 64 << 10, 64 << 10} {
@@ -207,7 +207,7 @@ func TestRefusedForItsLength(t *testing.T) {
 		}
 	}
 
-	d := newDesk(t, Config{MaxRequest: 256 << 10, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+	d := newDesk(t, Config{Dialect: Dialect{MaxRequest: 256 << 10}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 	d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {})).Delta(names(500), nil, d.now)
 	d.settle()
 	if _, notices := d.end(refused); len(notices) != 0 || d.core.entries[0].lowered != 0 || !d.core.suspects.suspected(cache.Endpoint) {
@@ -255,7 +255,7 @@ func TestAskedAgainInParts(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		limit := 500 + r.IntN(10000)
-		d := newDesk(t, Config{MaxRequest: limit, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: limit}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 		var names, second []string
 		for i := range 100 {
 			names = append(names, fmt.Sprint(i, strings.Repeat("x", r.IntN(100))))

@@ -97,13 +97,13 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 		s.entry = c.current
 	}
 	if s.role.decides() {
-		s.sotw = c.entries[s.entry].variant(now)
+		s.sotw = c.entryOf(s).variant(now)
 	} else {
 		s.sotw = c.main.sotw
 	}
 	s.hops, s.claims = len(c.claims.via()), c.claims.carried()
 	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.claims.via()), c.config.Hop)}
-	if c.entries[s.entry].ForwardHeaders {
+	if c.entryOf(s).ForwardHeaders {
 		open.Headers = c.config.Headers
 	}
 	return open
@@ -118,14 +118,32 @@ func (c *Core) all() []*slot {
 	return all
 }
 
+// streams are those of the entry in use. Each solo stream carries one quarantined lane, and the trial stream one that
+// is tried.
+type streams struct {
+	main, aux, trial slot
+	solo             map[fanout.Lane]*slot
+	lastID           StreamID
+	closing          []StreamID
+}
+
+func newStreams() streams {
+	return streams{
+		main:  slot{role: Main},
+		aux:   slot{role: Auxiliary, attempts: new(attempts)},
+		trial: slot{role: Trial},
+		solo:  make(map[fanout.Lane]*slot),
+	}
+}
+
 // slots are those of the entry in use.
-func (c *Core) slots() []*slot {
+func (c *streams) slots() []*slot {
 	return slices.AppendSeq([]*slot{&c.main, &c.aux, &c.trial}, maps.Values(c.solo))
 }
 
 func (c *Core) slot(id StreamID) *slot {
 	for _, s := range c.all() {
-		if s.id == id && id != 0 {
+		if id != 0 && s.id == id {
 			return s
 		}
 	}
@@ -160,7 +178,7 @@ func (c *Core) shut(s *slot) {
 
 // newStream is the state of a stream that has just been opened.
 func (c *Core) newStream(s *slot, r restate) *streamState {
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
 	if r == nil {
 		r = c.restate(s, origin)

@@ -145,7 +145,9 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
-	s.awake.held = s.awake.held || held
+	if held {
+		s.awake.held = true
+	}
 	s.wake(l)
 }
 
@@ -183,8 +185,13 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 // takes reports whether the stream can carry a lane that it does not carry now. A type never changes
 // its lane on a stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	as, used := s.lane(lane.Type)
-	return !used || as == lane && (!lane.Wildcard || s.takesBack(lane, now))
+	switch as, used := s.lane(lane.Type); {
+	case !used:
+		return true
+	case as != lane:
+		return false
+	}
+	return !lane.Wildcard || s.takesBack(lane, now)
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
@@ -193,14 +200,22 @@ func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 // server understands that a wildcard is given up, so there it never can.
 func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
 	l, u := s.lanes[lane.Type], s.used[lane.Type]
+	if s.origin.SotW || u.delivered {
+		return false
+	}
 	giving := l != nil && l.drop.len() > 0 // the unsubscribe is not written yet
-	return !s.origin.SotW && !giving && !u.delivered && !now.Before(u.gaveUp.Add(s.config.SettleCap))
+	return !giving && !now.Before(u.gaveUp.Add(s.config.SettleCap))
+}
+
+// givenUp reports whether the lane is a wildcard that was asked for, and is unsubscribed or about to be.
+func (l *laneState) givenUp() bool {
+	return l.lane.Wildcard && l.asked() && !l.subscribed(fanout.Wildcard)
 }
 
 // returns reports whether clients want a wildcard that was unsubscribed on this stream, or is
 // about to be.
 func (l *laneState) returns(i fanout.Interest) bool {
-	return l.lane.Wildcard && l.asked() && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
+	return len(i.Want) > 0 && l.givenUp()
 }
 
 // change applies a change of a lane's interest.
@@ -285,16 +300,19 @@ func (l *laneState) subscribed(name string) bool {
 // leaves reports whether a name, or the wildcard that covers it, is given up, perhaps before the
 // server knows it. A name that is only asked for again is not (UP-19).
 func (l *laneState) leaves(name string) bool {
-	if l == nil || l.subscribed(name) || l.lane.Wildcard && l.subscribed(fanout.Wildcard) {
+	if l == nil {
 		return false
 	}
+	if l.lane.Wildcard {
+		name = fanout.Wildcard
+	}
 	_, again := l.unanswered.unsubscribed[name]
-	return !again
+	return !again && !l.subscribed(name)
 }
 
 // wildcardLeft reports whether the lane was for a wildcard that is given up and not wanted again.
 func (l *laneState) wildcardLeft() bool {
-	return l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard)
+	return l.givenUp() && !l.want.has(fanout.Wildcard)
 }
 
 // idle reports whether nothing is subscribed, and no change is pending.
@@ -346,7 +364,8 @@ func (s *streamState) nextAck(now time.Time) proto.Message {
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
 	for _, l := range s.awake.writable.inOrder() {
 		switch {
-		case !s.awake.writable.lanes[l], l.held, !l.asked() && l.gathers.After(now):
+		case !s.awake.writable.lanes[l], l.held:
+		case !l.asked() && l.gathers.After(now):
 		case !l.asked():
 			if req := s.opening(l, node, now); req != nil {
 				s.wake(l)
@@ -391,7 +410,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	if !l.lane.Wildcard && l.mapped && len(o.rest)+len(o.hidden) == 0 && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
+	all := l.mapped && len(o.rest)+len(o.hidden) == 0
+	if all && !l.lane.Wildcard && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
 		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req
@@ -399,8 +419,10 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 
 // legacy reports whether a type's wildcard is asked for by a request without names (WILD-10).
 func (s *streamState) legacy(t cache.TypeURL) bool {
-	form := s.config.WildcardForm
-	return form == WildcardLegacy || form == WildcardAuto && s.hub.Properties(t).EmptyIsWildcard
+	if s.config.WildcardForm == WildcardAuto {
+		return s.hub.Properties(t).EmptyIsWildcard
+	}
+	return s.config.WildcardForm == WildcardLegacy
 }
 
 // take returns the names that the next request subscribes and unsubscribes, and counts them

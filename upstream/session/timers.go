@@ -117,7 +117,7 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 	s.stream.wake(l)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
-		e := &c.entries[s.entry]
+		e := c.entryOf(s)
 		e.ignoresVersions = e.ignoresVersions || e.bare // as in sweeps
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
 		s.stream.wake(l)

@@ -232,7 +232,10 @@ func (c *Core) concluded(now time.Time) bool {
 
 func (c *Core) trialOver(now time.Time) bool {
 	s, l := &c.trial, c.onTrial()
-	return l != nil && due(l.trialEnds(&c.config), now) && (l.answered || c.attentive(s, l))
+	if l == nil || !due(l.trialEnds(&c.config), now) {
+		return false
+	}
+	return l.answered || c.attentive(s, l)
 }
 
 // trialEnds is the earliest end of the trial of a lane; zero: it is not asked for yet.

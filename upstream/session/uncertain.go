@@ -58,7 +58,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 			c.bare[other.lane] = true
 		}
 	}
-	c.notice(&c.entries[s.entry], "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions")
+	c.notice(c.entryOf(s), "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions")
 	c.replace(s, now)
 	return true
 }
@@ -97,7 +97,7 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	if !f.told {
 		f.told = true
-		c.emit(Uncertain{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertainty: u})
+		c.emit(Uncertain{Lane: l.lane, Entry: c.entryOf(s).Name, Uncertainty: u})
 	}
 	if !s.sotw { // a SotW server sends the whole set with each response anyway
 		c.replace(s, now)
