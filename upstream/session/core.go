@@ -128,10 +128,8 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick handles everything that is due: changes of interest, timers, attempts. The caller
 // opens and closes the streams that it returns, and calls it again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	for _, s := range c.slots() {
-		if s.open() {
-			c.tickTimers(s, now) // before any stream is replaced
-		}
+	for s := range c.openSlots() {
+		c.tickTimers(s, now) // before any stream is replaced
 	}
 	c.tickLinger(now)
 	if due(c.changesAt, now) {
@@ -143,10 +141,8 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.emit(Elapsed{now})
 		c.lookSoon(types, now)
 	}
-	for _, s := range c.slots() {
-		if s.open() {
-			c.tickStream(s, now)
-		}
+	for s := range c.openSlots() {
+		c.tickStream(s, now)
 	}
 	c.tickClaims(now)
 	c.tickTrial(now)
@@ -276,7 +272,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // Core has closed it
 	}
 	e := c.entryOf(s)
-	if s.open() && s.alive.stopped {
+	if s.alive.stopped {
 		end.Message = stopped // the relay has closed the connection
 	}
 	moves := s.open() && end.Kind == EndNoRoom // to another connection, to make room for others

@@ -31,10 +31,7 @@ func (c *Core) Broken(now time.Time) (broken []string) {
 	for t := range c.both {
 		must(wanted[fanout.Lane{Type: t}] && wanted[fanout.Lane{Type: t, Wildcard: true}], "both lanes of %s are said to be wanted", t)
 	}
-	for _, s := range c.slots() {
-		if !s.open() {
-			continue
-		}
+	for s := range c.openSlots() {
 		for _, l := range s.stream.lanes {
 			a := &s.stream.awake
 			at, clock := c.laneAt(s, l, now), a.clock.Of(l)

@@ -261,10 +261,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 // release takes lanes that are not used any more off their streams, and ends solo and auxiliary
 // streams that are not needed.
 func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
-	for _, s := range c.slots() {
-		if !s.open() {
-			continue
-		}
+	for s := range c.openSlots() {
 		for l := range s.stream.unused {
 			t := l.lane.Type
 			delete(s.stream.unused, l)
@@ -395,10 +392,10 @@ func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 			}
 		}
 	}
-	for _, s := range c.slots() {
-		if s.open() && s.fails() {
+	for s := range c.openSlots() {
+		if s.fails() {
 			for _, l := range s.stream.lanes {
-				lanes[l.lane] = lanes[l.lane] || wanted[l.lane]
+				lanes[l.lane] = wanted[l.lane]
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -141,6 +142,17 @@ func (c *streams) slots() []*slot {
 	return slices.AppendSeq([]*slot{&c.main, &c.aux, &c.trial}, maps.Values(c.solo))
 }
 
+// openSlots are the slots whose streams are open when it is their turn.
+func (c *streams) openSlots() iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, s := range c.slots() {
+			if s.open() && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
 func (c *Core) slot(id StreamID) *slot {
 	for _, s := range c.all() {
 		if id != 0 && s.id == id {
@@ -166,7 +178,7 @@ func (c *Core) stop(s *slot) {
 		}
 		c.emit(Over{s.id})
 	}
-	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
+	s.id, s.stream, s.alive, s.answered, s.outage.suspended = 0, nil, liveness{}, false, false
 }
 
 func (c *Core) shut(s *slot) {

@@ -269,7 +269,7 @@ func (l *laneState) forget(name string) {
 	l.want.remove(name)
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
-	delete(l.unanswered.absent, name)
+	l.unanswered.forget(name)
 }
 
 // asked reports whether the opening request is written.
