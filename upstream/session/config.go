@@ -116,7 +116,12 @@ const (
 	No
 )
 
-func (t Tristate) or(auto bool) bool { return t == Yes || t == Auto && auto }
+func (t Tristate) or(auto bool) bool {
+	if t == Auto {
+		return auto
+	}
+	return t == Yes
+}
 
 // patience is how long a question may be unanswered before the relay does something about it. It
 // is a third of Missing: another third is for the health check, and the last one for acting on

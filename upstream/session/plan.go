@@ -86,8 +86,8 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 		return
 	}
 	for _, lane := range fresh {
-		if floor := s.attempt.Add(reconnectFloor); !c.suspects.suspected(lane.Type) && floor.Before(s.openAt) {
-			s.openAt = floor
+		if !c.suspects.suspected(lane.Type) {
+			s.openAt = earlier(s.openAt, s.attempt.Add(reconnectFloor))
 		}
 	}
 }
@@ -363,10 +363,11 @@ func (c *Core) tellAvailability(now time.Time) {
 	var fail []Availability
 	for lane := range c.mayFail(wanted) {
 		message := c.whyUnavailable(lane, wanted, now)
-		switch was := c.unavailable[lane]; {
-		case was && message == "":
+		switch fails := message != ""; {
+		case fails == c.unavailable[lane]: // the Hub knows
+		case !fails:
 			c.tellAvailable(lane)
-		case !was && message != "":
+		default:
 			c.unavailable[lane] = true
 			fail = append(fail, Availability{lane, &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}

@@ -129,7 +129,9 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 // earlier returns the earliest of some times, where zero means never.
 func earlier(times ...time.Time) (at time.Time) {
 	for _, t := range times {
-		if at.IsZero() || !t.IsZero() && t.Before(at) {
+		switch {
+		case t.IsZero():
+		case at.IsZero(), t.Before(at):
 			at = t
 		}
 	}
