@@ -33,7 +33,7 @@ const (
 //
 // An answer takes a name out of every state, and names that clients give up leave all of them. The
 // second subscribe restarts neither config.patience nor the missing timer, unless the name is in
-// restart (stream.go). An absent name stays absent while it is asked for again. A removal does not
+// restart (lane.go). An absent name stays absent while it is asked for again. A removal does not
 // answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
