@@ -32,9 +32,7 @@ type Client struct {
 	observer    Observer
 	tracer      Tracer // nil: nobody traces
 	events      *events.Ring
-	denied      func(entry string)
-	refused     func(session.Refusal)
-	retired     func()
+	owner       owner
 	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and its Effects, so that the Hub gets them in
@@ -52,6 +50,13 @@ type Client struct {
 
 	wake  chan struct{} // one slot
 	turns atomic.Uint64 // counts the turns of Run's loop
+}
+
+// owner has the functions of ClientOptions by which the owner of the group hears of it; nil: it does not want to.
+type owner struct {
+	denied  func(entry string)
+	refused func(session.Refusal)
+	retired func()
 }
 
 // stream is an attempt to open a stream, and the stream.
@@ -86,7 +91,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, events: o.Events, denied: o.Denied, refused: o.Refused, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, events: o.Events, owner: owner{o.Denied, o.Refused, o.Retired},
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -129,8 +134,8 @@ func (c *Client) Run(ctx context.Context) {
 			open, shut = c.core.Tick(now)
 			over = c.core.Over(now)
 		})
-		if over && c.retired != nil {
-			c.retired()
+		if over && c.owner.retired != nil {
+			c.owner.retired()
 		}
 		for _, id := range shut {
 			c.shut(id)
@@ -190,9 +195,7 @@ func (c *Client) step(event func(now time.Time)) {
 	for _, e := range c.take(event) {
 		begins := time.Now()
 		o := e.Apply(c.hub)
-		c.follow(e, o, begins)
-		c.report(e, o)
-		c.observe(e)
+		c.report(e, o, begins)
 	}
 }
 
@@ -347,8 +350,8 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
 		s.conn.tellEnded(e, log, c.hub.Name(), func() bool { return c.firstFailure(s.conn, e) })
 	}
-	if end.Denied && c.denied != nil && kind.Role != session.Trial {
-		c.denied(kind.Entry)
+	if end.Kind == session.EndDenied && c.owner.denied != nil && kind.Role != session.Trial {
+		c.owner.denied(kind.Entry)
 	}
 	poke(c.wake)
 }

@@ -61,7 +61,10 @@ func (cs *connections) take(group any) *seat {
 			continue
 		}
 		usable++
-		if len(c.seats) < cs.room() && (found == nil || !found.has(group) && c.has(group)) {
+		if len(c.seats) >= cs.room() {
+			continue
+		}
+		if found == nil || !found.has(group) && c.has(group) {
 			found = c
 		}
 	}

@@ -26,11 +26,11 @@ func Ending(err error) (session.End, string) {
 	st := status.Convert(err)
 	switch {
 	case errors.Is(err, errMoved):
-		return session.End{NoRoom: true, Message: err.Error()}, moved
+		return session.End{Kind: session.EndNoRoom, Message: err.Error()}, moved
 	case errors.Is(err, errNoRoom):
-		return session.End{NoRoom: true, Message: err.Error()}, "no_room"
+		return session.End{Kind: session.EndNoRoom, Message: err.Error()}, "no_room"
 	case errors.Is(err, io.EOF):
-		return session.End{Refused: true, Message: "the server ended the stream"}, closed
+		return session.End{Kind: session.EndRefused, Message: "the server ended the stream"}, closed
 	}
 	e := session.End{Message: cmp.Or(strings.TrimSpace(st.Message()), "it gave no reason but the status "+st.Code().String())}
 	switch st.Code() {
@@ -42,15 +42,20 @@ func Ending(err error) (session.End, string) {
 		return e, "deadline"
 	case codes.Internal, codes.Unknown:
 		// An undecodable message ends only its stream (ERR-12).
-		e.Refused = !strings.Contains(e.Message, "unmarshal")
+		if !strings.Contains(e.Message, "unmarshal") {
+			e.Kind = session.EndRefused
+		}
 		return e, "error"
 	case codes.Unimplemented:
-		e.Refused, e.Unimplemented = true, true
+		e.Kind = session.EndUnimplemented
 		return e, "unimplemented"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		e.Kind = session.EndDenied
+	case codes.ResourceExhausted:
+		e.Kind = session.EndExhausted
+	default:
+		e.Kind = session.EndRefused
 	}
-	e.Refused = true
-	e.Denied = st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied
-	e.Exhausted = st.Code() == codes.ResourceExhausted
 	return e, "refused"
 }
 

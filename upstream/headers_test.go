@@ -65,7 +65,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	heard("Bearer canary-0003", "canary-client", "again")
 	_, err = refused.receive()
 	end, reason := Ending(err)
-	if want := "not with [redacted], nor with Bearer [redacted]"; end.Message != want || !end.Denied || !end.Refused || reason != "refused" {
+	if want := "not with [redacted], nor with Bearer [redacted]"; end.Message != want || end.Kind != session.EndDenied || reason != "refused" {
 		t.Errorf("%+v, %s; want %s", end, reason, want)
 	}
 
@@ -76,7 +76,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	heard()
 	_, err = c.open(ctx, 3, session.Main, false, nil, nil)
 	end, reason = Ending(err)
-	if end.Refused || end.Denied || end.NoRoom || reason != "unavailable" || !strings.Contains(end.Message, "authorization: no such file") {
+	if end.Kind != session.EndBroken || reason != "unavailable" || !strings.Contains(end.Message, "authorization: no such file") {
 		t.Errorf("a stream without: %+v, %s", end, reason)
 	}
 }

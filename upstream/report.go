@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/upstream/session"
@@ -13,9 +14,56 @@ import (
 
 // This file reports on a group's streams: in the log, in metrics, and through the admin API.
 
-// report logs and counts the outcome of an Effect.
-func (c *Client) report(e session.Effect, o session.Outcome) {
-	for t, l := range o.Lapses {
+// report logs and counts an Effect and what it has done to the Hub, and starts health checks.
+func (c *Client) report(e session.Effect, o session.Outcome, begins time.Time) {
+	switch e := e.(type) {
+	case session.Learned:
+		c.follow(e, o.Applied, begins)
+		c.tellApplied(e, o.Applied)
+	case session.Elapsed:
+		c.tellLapses(o.Lapses)
+	case session.Availability:
+		c.tellAvailability(e)
+	case session.Verdict:
+		c.tellVerdict(e)
+	case session.CheckDue:
+		c.check(e.Stream, e.Timeout)
+	case session.Dropped:
+		c.observer.UpstreamDropped(e.Reason)
+	case session.Refusal:
+		c.mu.Lock()
+		c.refusals = append(c.refusals, e)
+		c.mu.Unlock()
+	case session.Notice:
+		c.conn(e.Entry).tellNotice(e.Text)
+	case session.Stopped:
+		c.conn(e.Entry).tellStopped()
+	case session.Switch:
+		c.log.Debug("another control plane is put to use", "address", c.conns[e.To].endpoint.Name)
+		c.conns[e.To].tellSwitch(c.conns[e.From], e.Why)
+	case session.LeftOut:
+		c.observer.UpstreamLeftOut(e.Lane.Type, e.Names)
+		if e.First {
+			c.log.Warn("the list of names that goes to the control plane in one request is full; the names that were asked for last are left out, and their clients get an error: raise upstream.max_request_bytes if the control plane takes longer requests, or let it speak Delta",
+				"type", e.Lane.Type, "names", e.Names, "address", e.Entry)
+		}
+	case session.Silence:
+		c.log.Warn("the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Since, "node", e.Node, "cluster", e.Cluster, "clients", e.Clients, "address", e.Entry)
+	case session.Answered:
+		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
+	case session.Uncertain:
+		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones that they have until it announces usable ones: see the fault in the NACK",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Names), "first", logging.First(e.Names), "any", e.Hidden, "clients", e.Clients, "address", e.Entry)
+	case session.Excess:
+		c.log.Error("the control plane sends more resources of a type than the relay keeps: those that are there stay, and no others are taken in; raise upstream.max_set_bytes, or make the control plane send less",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "bytes", e.Bytes, "max_set_bytes", e.Most, "address", e.Entry)
+	}
+}
+
+// tellLapses logs and counts what has run out.
+func (c *Client) tellLapses(lapses map[cache.TypeURL]fanout.Lapse) {
+	for t, l := range lapses {
 		if l.Expired > 0 {
 			c.observer.ResourcesExpired(t, l.Expired)
 			c.log.Warn("TTLs ran out because the control plane did not renew them", "address", c.serving(), "type", t, "resources", l.Expired)
@@ -26,23 +74,51 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 		}
 		c.tellReturned(t, l.Returned)
 	}
+}
+
+// tellApplied logs and counts what the Hub has made of an update.
+func (c *Client) tellApplied(e session.Learned, o fanout.Applied) {
+	t, h := e.Lane.Type, o.Held
 	if o.Silent > 0 {
 		c.mu.Lock()
-		c.missed.add(session.StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
+		c.missed.add(session.StreamID(e.Update.Stream), t, o.Silent, o.First, e.Update.At)
 		c.mu.Unlock()
 	}
 	if o.Dropped > 0 {
-		c.observer.UpstreamUnasked(e.Lane.Type, o.Dropped)
+		c.observer.UpstreamUnasked(t, o.Dropped)
 	}
-	if h := o.Held; h.Count > 0 {
+	if h.Count > 0 {
 		c.log.Warn("the control plane has just come back and removes much at once; these removals are held back: see /resources, and POST /guard/release",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
-		c.event(events.RemovalsHeld, events.Warn, e.Lane.Type, events.Event{Count: h.Count, Names: h.First, Message: fmt.Sprintf("the control plane has just come back and removes %d of %d; they are held back until %s: see /resources, and POST /guard/release", h.Count, h.Total, h.Until.UTC().Format(time.RFC3339))})
+			"type", t, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
+		c.event(events.RemovalsHeld, events.Warn, t, events.Event{Count: h.Count, Names: h.First, Message: fmt.Sprintf("the control plane has just come back and removes %d of %d; they are held back until %s: see /resources, and POST /guard/release", h.Count, h.Total, h.Until.UTC().Format(time.RFC3339))})
 	}
-	c.tellReturned(e.Lane.Type, o.Held.Returned)
-	if h := o.Held; h.Confirmed > 0 {
-		c.log.Warn("removals that were held back are carried out: the control plane has repeated them", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
-		c.event(events.RemovalsReleased, events.Warn, e.Lane.Type, events.Event{Count: h.Confirmed, Message: "the control plane has repeated them"})
+	c.tellReturned(t, h.Returned)
+	if h.Confirmed > 0 {
+		c.log.Warn("removals that were held back are carried out: the control plane has repeated them", "type", t, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
+		c.event(events.RemovalsReleased, events.Warn, t, events.Event{Count: h.Confirmed, Message: "the control plane has repeated them"})
+	}
+}
+
+// tellVerdict logs and counts that a type was convicted or acquitted.
+func (c *Client) tellVerdict(e session.Verdict) {
+	c.observer.UpstreamQuarantine(e.Type, e.Convicted)
+	if e.Convicted {
+		c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Type)
+		c.event(events.TypeQuarantined, events.Warn, e.Type, events.Event{Message: "the control plane ends the stream when asked for the type; the relay asks for it alone from now on"})
+		return
+	}
+	c.log.Info("a type that the control plane had refused is asked for with the others again", "address", c.serving(), "type", e.Type)
+	c.event(events.TypeAcquitted, events.Info, e.Type, events.Event{Message: "the type is asked for with the others again"})
+}
+
+// tellAvailability logs that clients get an error. Why there is no answer was logged once for all groups and types.
+func (c *Client) tellAvailability(e session.Availability) {
+	switch {
+	case e.Status == nil:
+	case !c.core.Allowed(e.Lane.Type):
+		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
+	default:
+		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
 	}
 }
 
@@ -71,8 +147,8 @@ func (c *Client) tellRefused() {
 	c.refusals = nil
 	c.mu.Unlock()
 	for _, r := range refusals {
-		if c.refused != nil {
-			c.refused(r)
+		if c.owner.refused != nil {
+			c.owner.refused(r)
 		}
 	}
 }
@@ -85,57 +161,6 @@ func (c *Client) event(kind events.Kind, level events.Level, t cache.TypeURL, e 
 	e.Kind, e.Level, e.Type, e.Group, e.ControlPlane = kind, level, t, c.hub.Name(), c.serving()
 	e.Subject = fmt.Sprintf("group %s %s", e.Group, t)
 	c.events.Publish(e)
-}
-
-// observe logs and counts what an Effect says by itself, and starts health checks.
-func (c *Client) observe(e session.Effect) {
-	switch {
-	case e.Check != 0:
-		c.check(e.Check, e.Timeout)
-	case e.Silence != nil && e.Silence.Over:
-		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
-	case e.Uncertain != nil:
-		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones that they have until it announces usable ones: see the fault in the NACK",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Uncertain.Names), "first", logging.First(e.Uncertain.Names), "any", e.Uncertain.Hidden, "clients", e.Uncertain.Clients, "address", e.Entry)
-	case e.Silence != nil:
-		c.log.Warn("the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
-	case e.Refused != nil:
-		c.mu.Lock()
-		c.refusals = append(c.refusals, *e.Refused)
-		c.mu.Unlock()
-	case e.LeftOut > 0:
-		c.observer.UpstreamLeftOut(e.Lane.Type, e.LeftOut)
-		if e.First {
-			c.log.Warn("the list of names that goes to the control plane in one request is full; the names that were asked for last are left out, and their clients get an error: raise upstream.max_request_bytes if the control plane takes longer requests, or let it speak Delta",
-				"type", e.Lane.Type, "names", e.LeftOut, "address", e.Entry)
-		}
-	case e.Excess != nil:
-		c.log.Error("the control plane sends more resources of a type than the relay keeps: those that are there stay, and no others are taken in; raise upstream.max_set_bytes, or make the control plane send less",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "bytes", e.Excess.Bytes, "max_set_bytes", e.Excess.Most, "address", e.Entry)
-	case e.Notice != "":
-		c.conn(e.Entry).tellNotice(e.Notice)
-	case e.Stopped:
-		c.conn(e.Entry).tellStopped()
-	case e.Switch != nil:
-		c.log.Debug("another control plane is put to use", "address", e.Entry)
-		c.conns[e.Switch.To].tellSwitch(c.conns[e.Switch.From], e.Switch.Why)
-	case e.Drop != "":
-		c.observer.UpstreamDropped(e.Drop)
-	case e.Conviction:
-		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
-		if e.Suspect {
-			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Lane.Type)
-			c.event(events.TypeQuarantined, events.Warn, e.Lane.Type, events.Event{Message: "the control plane ends the stream when asked for the type; the relay asks for it alone from now on"})
-		} else {
-			c.log.Info("a type that the control plane had refused is asked for with the others again", "address", c.serving(), "type", e.Lane.Type)
-			c.event(events.TypeAcquitted, events.Info, e.Lane.Type, events.Event{Message: "the type is asked for with the others again"})
-		}
-	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
-		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
-	case e.Availability && e.Status != nil: // the reason was logged once for all groups and types
-		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
-	}
 }
 
 // conn returns the Conn of an entry, which has its name, or the first one if the entry has left the

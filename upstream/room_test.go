@@ -149,7 +149,7 @@ func TestNoRoom(t *testing.T) {
 			for range groups - test.room {
 				err := wait(t, refused)
 				end, reason := Ending(err)
-				if !end.NoRoom || end.Refused || reason != "no_room" || !strings.Contains(end.Message, "upstream.max_connections") {
+				if end.Kind != session.EndNoRoom || reason != "no_room" || !strings.Contains(end.Message, "upstream.max_connections") {
 					t.Errorf("%v: %+v %q", err, end, reason)
 				}
 			}

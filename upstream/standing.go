@@ -92,13 +92,13 @@ func (e ended) fields() []any {
 // sentence is the text of the log line. lost means that the entry had been answering.
 func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 	switch {
-	case e.NoRoom:
+	case e.Kind == session.EndNoRoom:
 		return "no room for another stream to the control plane: see upstream.max_connections and upstream.max_streams_per_connection", slog.LevelWarn
-	case e.Denied:
+	case e.Kind == session.EndDenied:
 		return "the control plane refuses the relay: see upstream.headers and upstream.tls", slog.LevelWarn
 	case e.reason == closed && lost:
 		return "the control plane has closed the stream; it is opened again", slog.LevelInfo
-	case e.Refused:
+	case e.Refused():
 		return "the control plane ends the stream", slog.LevelWarn
 	case lost:
 		return "lost the control plane; clients keep what they have", slog.LevelWarn
@@ -113,20 +113,21 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 func (c *Conn) tellEnded(e ended, log *slog.Logger, group string, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false
-	others := c.comeback.answering > 0 && !e.NoRoom
-	broke := e.began && (!e.Refused || e.reason == closed)
-	if !others && !e.NoRoom {
+	noRoom := e.Kind == session.EndNoRoom
+	others := c.comeback.answering > 0 && !noRoom
+	broke := e.began && (!e.Refused() || e.reason == closed)
+	if !others && !noRoom {
 		lost = c.standing.lost(time.Now())
 	}
-	if !others || !broke && !e.Refused {
+	if !others || !broke && !e.Refused() {
 		first = c.standing.told.news(e.kind())
 	}
 	c.mu.Unlock()
 	to, about := c.endpoint.Log, events.Event{Kind: events.ControlPlaneLost}
-	if others && e.Refused && !broke {
+	if others && e.Refused() && !broke {
 		first, to = own(), log
 	}
-	if to == log || e.NoRoom {
+	if to == log || noRoom {
 		about = events.Event{Kind: events.GroupRefused, Group: group, Subject: "group " + group}
 	}
 	if !first && !lost {
@@ -195,7 +196,8 @@ func (c *Conn) tellSwitch(from *Conn, why session.Cause) {
 	from.standing.chosen = false
 	from.mu.Unlock()
 	c.mu.Lock()
-	first := (left || !c.standing.chosen) && (c.standing.answers || c.standing.told.news(notices[why]))
+	fresh := left || !c.standing.chosen
+	first := fresh && (c.standing.answers || c.standing.told.news(notices[why]))
 	c.standing.chosen = true
 	c.mu.Unlock()
 	if first {

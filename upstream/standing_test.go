@@ -20,7 +20,7 @@ func TestNoRoomIsNoLoss(t *testing.T) {
 	own := func() bool { return false }
 	c.standing.heard(time.Now())
 	for range 2 {
-		c.tellEnded(ended{End: session.End{NoRoom: true}, reason: "no_room"}, c.endpoint.Log, "default", own)
+		c.tellEnded(ended{End: session.End{Kind: session.EndNoRoom}, reason: "no_room"}, c.endpoint.Log, "default", own)
 	}
 	for range 2 {
 		c.tellEnded(ended{began: true, reason: "unavailable"}, c.endpoint.Log, "default", own)

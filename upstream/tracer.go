@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -60,11 +61,8 @@ func (c *Client) source(on *stream, resp proto.Message, d *session.Response, at 
 	}))
 }
 
-// follow tells of an effect that is a response's. Without a Tracer there are no traces.
-func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
-	if e.Update == nil {
-		return
-	}
+// follow tells the Tracer of an update that is a response's. Without a Tracer there are no traces.
+func (c *Client) follow(e session.Learned, o fanout.Applied, begins time.Time) {
 	for _, t := range e.Update.Source.List() {
 		c.tracer.Applied(t, Application{Begins: begins, Ends: time.Now(), Concerned: o.Concerned, Behind: o.Behind})
 	}

@@ -61,15 +61,17 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 		aliveEvery = stampEvery
 	}
 	return upsession.Config{
+		Dialect: upsession.Dialect{
+			Versions:        initialVersions[c.Upstream.InitialVersions],
+			WildcardForm:    wildcardForms[c.Upstream.WildcardForm],
+			Chunks:          chunkMarkers[c.Upstream.ChunkMarker],
+			ExplicitMissing: switches[c.Upstream.ExplicitMissing],
+			MaxRequest:      int(c.Upstream.MaxRequestBytes),
+		},
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entries:          entries(c),
-		Versions:         initialVersions[c.Upstream.InitialVersions],
-		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
-		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
-		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
 		Types:            TypeURLs(c.Upstream.Types),
 		Coalesce:         c.Upstream.CoalesceWindow,
-		MaxRequest:       int(c.Upstream.MaxRequestBytes),
 		MaxSet:           int(c.Upstream.MaxSetBytes),
 		Missing:          c.Timers.DNETimeout,
 		MissingExplicit:  c.Timers.DNETimeoutExplicit,

@@ -47,6 +47,11 @@ func (l *liveness) message(now time.Time) {
 // answeredSince reports whether the stream is alive as of a question.
 func (l *liveness) answeredSince(question uint64) bool { return l.proven >= question }
 
+// unproven reports whether a check is under way for a question that is not answered.
+func (l *liveness) unproven() bool {
+	return !l.stopped && !l.checking.IsZero() && !l.since.IsZero()
+}
+
 // dueAt is when to request a check, or zero. patience is how long a question may be without
 // any sign of life, and idle how long the stream may be silent when nothing is asked; zero
 // means for ever.
@@ -102,16 +107,16 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	case !due(c.aliveAt(s), now):
 	case c.checks(s):
 		s.alive.check(now)
-		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.config.patience()})
+		c.emit(CheckDue{Stream: s.id, Timeout: c.config.patience()})
 	default: // a stream that has been open for so long counts as alive (ERR-1)
 		s.alive.notBefore = now.Add(c.config.UnavailableAfter)
-		s.outage.suspended = s.outage.suspended || !s.outage.since.IsZero()
+		s.outage.suspend()
 		s.wakeShown()
 	}
 }
 
 // checks reports whether health checks are sent to the entry of a slot.
-func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
+func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entryOf(s).unchecked }
 
 // Patience is how long the entry in use may take to answer a health check. If checks is false it is
 // sent none, and a stream that lasts for so long counts as alive.
@@ -131,7 +136,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	patience := c.config.patience()
 	switch {
 	case !c.checks(s):
-		if s.outage.since.IsZero() || s.outage.suspended {
+		if !s.outage.on() || s.outage.suspended {
 			return time.Time{}
 		}
 		patience = c.config.UnavailableAfter
@@ -140,8 +145,8 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	case s.role == Probe && !s.alive.checking.IsZero():
 		return time.Time{}
 	case s.role == Probe:
-		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
-	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
+		return latest(c.entryOf(s).backAt(&c.config), s.alive.notBefore)
+	case s.fails() && !s.alive.since.IsZero():
 		// The check is early enough to suspend the outage before clients learn of it, if the
 		// server is there and has nothing to send (ERR-1).
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
@@ -172,7 +177,7 @@ func (c *Core) idle(s *slot) (idle time.Duration) {
 // never. Without health checks a stream that has been open for UnavailableAfter counts as alive.
 func (c *Core) Alive(now time.Time) time.Time {
 	s := &c.main
-	unchecked := s.open() && !c.checks(s) && s.failingSince().IsZero()
+	unchecked := s.works() && !c.checks(s)
 	if unchecked && now.Sub(s.opened) >= c.config.UnavailableAfter {
 		return now
 	}
@@ -182,36 +187,52 @@ func (c *Core) Alive(now time.Time) time.Time {
 // Checked handles the result of a check of a stream's connection.
 func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	s := c.slot(id)
-	if s == nil || !s.open() {
+	if !s.open() {
 		return
 	}
 	silentSince := s.alive.checked(k, now, c.config.patience())
 	defer s.wakeShown()
-	if k.Result == There && s.role != Probe {
-		c.alive = latest(c.alive, s.alive.heard)
-	}
-	switch {
-	case k.Result == Blind:
-		c.entries[s.entry].unchecked = true
-	case s.role == Probe && k.Result == Silent:
-		c.shut(s)
-		c.probeLater(&c.entries[s.entry], now)
-	case !silentSince.IsZero():
-		if s.outage.last.Message != stopped {
-			c.effects = append(c.effects, Effect{Stopped: true, Entry: c.entries[s.entry].Name})
+	switch k.Result {
+	case Blind:
+		c.entryOf(s).unchecked = true
+	case Silent:
+		c.foundSilent(s, silentSince, now)
+	case There:
+		if s.role == Probe {
+			return
 		}
-		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
+		c.alive = latest(c.alive, s.alive.heard)
+		if s.role != Solo { // a solo stream works when it answers, or its silence counts (missing)
+			s.outage.suspend()
+		}
+	}
+}
+
+// foundSilent handles a check that was not answered; since is zero if the stream is to be checked again.
+func (c *Core) foundSilent(s *slot, since, now time.Time) {
+	switch {
+	case s.role == Probe:
+		c.shut(s)
+		c.probeLater(c.entryOf(s), now)
+	case !since.IsZero():
+		if s.outage.last.Message != stopped {
+			c.emit(Stopped{Entry: c.entryOf(s).Name})
+		}
+		if s.outage.begin(since, End{Message: stopped}); s.role == Main {
 			c.leave(now)
 		}
-	case k.Result == There && s.role != Solo: // a solo stream works when it answers, or its silence counts (missing)
-		s.outage.suspended = !s.outage.since.IsZero()
 	}
+}
+
+// aliveAsOf reports whether the peer of a stream has given a sign of life since a time, as far as one is asked for.
+func (c *Core) aliveAsOf(s *slot, at time.Time) bool {
+	return !c.checks(s) || !s.alive.heard.Before(at)
 }
 
 // tellAlive tells the Hub when the main stream fails, and when it works again (H-22).
 func (c *Core) tellAlive(now time.Time) {
-	if away := !c.main.open() || !c.main.failingSince().IsZero(); away != c.away {
+	if away := !c.main.works(); away != c.away {
 		c.away = away
-		c.effects = append(c.effects, Effect{Alive: now, Away: away})
+		c.emit(Liveness{!away, now})
 	}
 }

@@ -134,7 +134,7 @@ func TestAliveIsKnownEachMinute(t *testing.T) {
 	}
 }
 
-// TestAliveWithoutChecks: a stream that has been open for unavailable_after counts as alive.
+// TestAliveWithoutChecks: a stream that has been open for unavailableafter counts as alive.
 func TestAliveWithoutChecks(t *testing.T) {
 	l := listen(t)
 	l.core.config.HealthCheck = false

@@ -22,7 +22,7 @@ func NewAnswers() *Answers { return &Answers{types: make(map[string]map[cache.Ty
 
 // Add notes that an entry has answered a type.
 func (a *Answers) Add(entry string, t cache.TypeURL) {
-	if a == nil || t.Basic() || a.has(entry, t) {
+	if t.Basic() || a.has(entry, t) {
 		return
 	}
 	a.mu.Lock()

@@ -47,7 +47,7 @@ type writable struct {
 }
 
 func (w *writable) add(l *laneState) {
-	if !w.lanes[l] && (!l.asked() || l.changed()) {
+	if !w.lanes[l] && l.writes() {
 		w.lanes[l], w.order = true, nil
 	}
 }
@@ -70,11 +70,9 @@ func (w *writable) inOrder() []*laneState {
 
 // wakeAll has the Core look at all lanes of all streams.
 func (c *Core) wakeAll() {
-	for _, s := range c.slots() {
-		if s.open() {
-			for _, l := range s.stream.lanes {
-				s.stream.wake(l)
-			}
+	for s := range c.openSlots() {
+		for _, l := range s.stream.lanes {
+			s.stream.wake(l)
 		}
 	}
 }

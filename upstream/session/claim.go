@@ -23,8 +23,11 @@ type Claim struct {
 	Node *core.Node // what they say of themselves, of which the dynamic parameters are not in the group's key
 }
 
+func (c Claim) equal(o Claim) bool { return slices.Equal(c.Via, o.Via) && proto.Equal(c.Node, o.Node) }
+
 // Refusal is a Claim because of which the control plane refuses streams, and what it says.
 type Refusal struct {
+	toEdge
 	Claim
 	Message string
 }
@@ -68,11 +71,11 @@ func newClaims(node *core.Node, varies bool) (w claims) {
 // set replaces the claim of a kind.
 func (w *claims) set(kind int, claim Claim, is bool) {
 	was := w.now[kind]
-	if slices.Equal(was.Via, claim.Via) && proto.Equal(was.Node, claim.Node) {
+	if was.equal(claim) {
 		return
 	}
 	next := &claimState{Claim: claim, is: is}
-	if b := w.before[kind]; b != nil && slices.Equal(b.Via, claim.Via) && proto.Equal(b.Node, claim.Node) {
+	if b := w.before[kind]; b != nil && b.equal(claim) {
 		next = b
 	}
 	if was.strikes > 0 {
@@ -133,7 +136,7 @@ func (w *claims) forget() {
 
 // strikes judges a stream that the server ended. It reports whether a claim may be to blame.
 func (c *Core) strikes(s *slot, message string, now time.Time) bool {
-	if s.role != Main || s.answered || now.Sub(s.opened) >= trial {
+	if s.role != Main || s.answered || s.lasted(now) {
 		return false
 	}
 	var blamed []*claimState
@@ -159,8 +162,11 @@ func (c *Core) strikes(s *slot, message string, now time.Time) bool {
 // tickClaims judges claims when the main stream has shown that it lives.
 func (c *Core) tickClaims(now time.Time) {
 	s := &c.main
-	lives := s.open() && now.Sub(s.opened) >= trial
-	if !lives && !(s.open() && s.answered) {
+	if !s.open() {
+		return
+	}
+	lives := s.lasted(now)
+	if !lives && !s.answered {
 		return
 	}
 	for _, w := range s.claims {
@@ -168,14 +174,17 @@ func (c *Core) tickClaims(now time.Time) {
 			c.claims.spare = w.Node
 		}
 	}
+	if !lives {
+		return
+	}
 	for kind, w := range c.claims.now {
-		if !lives || !w.held {
+		if !w.held {
 			continue
 		}
 		if w.strikes >= convictAt && w.alone {
 			c.claims.takeBack(kind)
 			c.config.Node = c.claims.node()
-			c.effects = append(c.effects, Effect{Refused: &Refusal{w.Claim, w.message}, Entry: c.entry().Name})
+			c.emit(Refusal{Claim: w.Claim, Message: w.message})
 			continue
 		}
 		w.held = false

@@ -36,7 +36,13 @@ func Conditions() []Condition {
 }
 
 // Fails reports whether clients wait for resources, or have some that are not kept current.
-func (c Condition) Fails() bool { return c == Waiting || c == Mute || c == Refused || c == Down }
+func (c Condition) Fails() bool {
+	switch c {
+	case Waiting, Mute, Refused, Down:
+		return true
+	}
+	return false
+}
 
 // condition is that of the entry in use: the worst of its lanes.
 func (c *Core) condition() Condition {
@@ -57,7 +63,7 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if s == nil {
 		return c.uncarried(lane)
 	}
-	if !s.failingSince().IsZero() {
+	if s.fails() {
 		return s.failingCondition()
 	}
 	if c.silent[lane.Type] == lane {
@@ -74,21 +80,21 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 
 // uncarried is the condition of a lane that is on no stream.
 func (c *Core) uncarried(lane fanout.Lane) Condition {
-	if _, bad := c.suspects.quarantined[lane.Type]; bad {
+	if c.suspects.convicted(lane.Type) {
 		return Refused
 	}
 	s := &c.main
 	if tried := c.onlyTried(lane.Type); tried != nil {
 		s = tried
 	}
-	if s.outage.since.IsZero() {
+	if !s.outage.on() {
 		return Waiting // nothing has failed, and a stream is being opened
 	}
 	return s.failingCondition()
 }
 
 func (s *slot) failingCondition() Condition {
-	if s.outage.last.Denied || s.refusesType() {
+	if s.outage.last.Kind == EndDenied || s.refusesType() {
 		return Refused
 	}
 	return Down

@@ -18,8 +18,8 @@ const (
 	WildcardLegacy                       // always an empty first request
 )
 
-// Config is the configuration of a Core. Durations are as in protocol.md §0.
-type Config struct {
+// Identity is who the group is to control planes. It stays for as long as the group does.
+type Identity struct {
 	// Node is the group's node (NODE-7), until SetNode.
 	Node *core.Node
 	// NodeVaries means that the node's dynamic parameters are not in the group's key, so that they are
@@ -27,12 +27,13 @@ type Config struct {
 	NodeVaries bool
 	// Hop is the relay's id in the via header, which no other process has (NODE-11).
 	Hop string
-	// SendNodeAlways puts the node into every request, not only into the first of a stream (UP-2).
-	SendNodeAlways bool
-	// Entries are the control planes, in order of preference; at least one.
-	Entries []Entry
 	// Headers are those of the group's clients, which all send the same ones (NODE-13).
 	Headers []header.Header
+}
+
+// Dialect is how requests are composed and responses read. A stream keeps to one, since a server keeps state while
+// the stream lives.
+type Dialect struct {
 	// Versions is when to show a control plane the versions in the Hub (RECON-8).
 	Versions Versions
 	// WildcardForm is how the wildcard is asked for.
@@ -42,6 +43,18 @@ type Config struct {
 	// ExplicitMissing means that the server answers every name, so that silence is an
 	// error and not an answer (MISS-5).
 	ExplicitMissing Tristate
+	// MaxRequest bounds one request, in bytes; zero means no bound (UP-17).
+	MaxRequest int
+}
+
+// Config is the configuration of a Core. Durations are as in protocol.md §0.
+type Config struct {
+	Identity
+	Dialect
+	// SendNodeAlways puts the node into every request, not only into the first of a stream (UP-2).
+	SendNodeAlways bool
+	// Entries are the control planes, in order of preference; at least one.
+	Entries []Entry
 	// Types, if not empty, are the only ones asked for (H-39).
 	Types []cache.TypeURL
 	// Answers has the types that need no trial, since the entry has answered them; nil: no type is
@@ -50,8 +63,6 @@ type Config struct {
 	// Coalesce is how long changes of interest are gathered, after a request and before the
 	// first one of a type (UP-6).
 	Coalesce time.Duration
-	// MaxRequest bounds one request, in bytes; zero means no bound (UP-17).
-	MaxRequest int
 	// MaxSet bounds what the resources of a lane take, in bytes of their wire form; zero means no
 	// bound (VALID-8).
 	MaxSet int
@@ -105,7 +116,12 @@ const (
 	No
 )
 
-func (t Tristate) or(auto bool) bool { return t == Yes || t == Auto && auto }
+func (t Tristate) or(auto bool) bool {
+	if t == Auto {
+		return auto
+	}
+	return t == Yes
+}
 
 // patience is how long a question may be unanswered before the relay does something about it. It
 // is a third of Missing: another third is for the health check, and the last one for acting on

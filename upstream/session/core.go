@@ -19,88 +19,67 @@ type Core struct {
 	hub    *fanout.Hub
 	random func() float64
 
-	// The control planes, and which of them is in use.
-	entries        []entry
-	current        int
-	heard          bool // the entry in use has answered since it was chosen
-	away           bool // the Hub was last told that the main stream is not alive
-	keepsLingering bool // the Hub was last told to keep the names that linger (tickLinger)
-	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
-	// that stopped answering, and must have the time to answer (UP-14).
-	quietUntil time.Time
-	// afterSwitch means that the entry was put to use although nothing was missing. The Hub
-	// doubts the removals that it sends (UP-14, H-22).
-	afterSwitch bool
+	ranking // the control planes
+	streams // those of the entry in use
+	demand  // what is wanted of it
 
-	// The streams of the entry in use. Each solo stream carries one quarantined lane, and the trial
-	// stream one that is tried.
-	main, aux, trial slot
-	solo             map[fanout.Lane]*slot
-	lastID           StreamID
-	closing          []StreamID
-
-	// wanted are the lanes on which something is wanted, as the Hub told. loose are those of them that
-	// no stream may carry, so that they are to be placed, except those of parked types (trials), and both the types of which both lanes are
-	// wanted.
-	wanted, loose map[fanout.Lane]bool
-	both          map[cache.TypeURL]bool
-
-	// The fields below outlive streams.
+	// These outlive streams, and some of them entries.
+	laneMemory
+	told
 	suspects  *suspects
 	trials    *trials
-	accepted  map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
-	nameLists map[fanout.Lane]*nameList     // the lists of SotW lanes
-	told      map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
-	silent    map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
-
-	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
-	faults map[fanout.Lane]*fault // lanes on which a response had a fault
-	excess map[fanout.Lane]bool   // lanes of which the log has said that they would take too much
-
-	alive time.Time // when the control plane was last known to be alive; zero: never yet
-
-	claims claims // what streams carry because of some clients
-
-	nacks nacks // for people
+	claims    claims // what streams carry because of some clients
+	refreshes refreshes
+	nacks     nacks     // for people
+	alive     time.Time // when the control plane was last known to be alive; zero: never yet
 
 	// changesAt is when to read the changes of interest; zero means that there are none.
 	// That is at once, except for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
-	lingerAt  time.Time // when to call Hub.Expire next
-
-	refreshes refreshes
-	retired   time.Time // when Retire was called; zero: the group is in use
-	stays     bool      // the group goes on without streams
+	lingering
+	retirement
 
 	effects []Effect
+}
+
+// laneMemory is what of a lane outlives streams, for as long as it is wanted.
+type laneMemory struct {
+	accepted  map[fanout.Lane]acceptance // the last accepted response of each SotW lane
+	nameLists map[fanout.Lane]*nameList  // the lists of SotW lanes
+	bare      map[fanout.Lane]bool       // wildcards that are asked for without versions
+	faults    map[fanout.Lane]*fault     // lanes on which a response had a fault
+}
+
+func newLaneMemory() laneMemory {
+	return laneMemory{
+		accepted:  make(map[fanout.Lane]acceptance),
+		nameLists: make(map[fanout.Lane]*nameList),
+		bare:      make(map[fanout.Lane]bool),
+		faults:    make(map[fanout.Lane]*fault),
+	}
+}
+
+// told is what the Hub and people were last told, so that they are told only what is new.
+type told struct {
+	away        bool                          // the main stream is not alive
+	unavailable map[fanout.Lane]bool          // lanes that are
+	silent      map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
+	excess      map[fanout.Lane]bool          // lanes that would take too much
 }
 
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 	core := &Core{
-		config:    c,
-		hub:       hub,
-		random:    random,
-		entries:   make([]entry, len(c.Entries)),
-		main:      slot{role: Main},
-		aux:       slot{role: Auxiliary, attempts: new(attempts)},
-		trial:     slot{role: Trial},
-		solo:      make(map[fanout.Lane]*slot),
-		wanted:    make(map[fanout.Lane]bool),
-		loose:     make(map[fanout.Lane]bool),
-		both:      make(map[cache.TypeURL]bool),
-		suspects:  newSuspects(),
-		trials:    newTrials(),
-		accepted:  make(map[fanout.Lane]acceptance),
-		nameLists: make(map[fanout.Lane]*nameList),
-		told:      make(map[fanout.Lane]bool),
-		silent:    make(map[cache.TypeURL]fanout.Lane),
-		bare:      make(map[fanout.Lane]bool),
-		faults:    make(map[fanout.Lane]*fault),
-		excess:    make(map[fanout.Lane]bool),
-	}
-	for i := range c.Entries {
-		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
+		config:     c,
+		hub:        hub,
+		random:     random,
+		ranking:    newRanking(c.Entries),
+		streams:    newStreams(),
+		demand:     newDemand(),
+		laneMemory: newLaneMemory(),
+		told:       told{unavailable: make(map[fanout.Lane]bool), silent: make(map[cache.TypeURL]fanout.Lane), excess: make(map[fanout.Lane]bool)},
+		suspects:   newSuspects(),
+		trials:     newTrials(),
 	}
 	core.main.attempts = &core.entries[0].attempts
 	core.claims = newClaims(c.Node, c.NodeVaries)
@@ -149,10 +128,8 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick handles everything that is due: changes of interest, timers, attempts. The caller
 // opens and closes the streams that it returns, and calls it again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	for _, s := range c.slots() {
-		if s.open() {
-			c.tickTimers(s, now) // before any stream is replaced
-		}
+	for s := range c.openSlots() {
+		c.tickTimers(s, now) // before any stream is replaced
 	}
 	c.tickLinger(now)
 	if due(c.changesAt, now) {
@@ -161,13 +138,11 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tickRest(now)
 	c.tellAlive(now)
 	if types := c.hub.Lapsing(now); len(types) > 0 {
-		c.effects = append(c.effects, Effect{Lapse: now})
+		c.emit(Elapsed{now})
 		c.lookSoon(types, now)
 	}
-	for _, s := range c.slots() {
-		if s.open() {
-			c.tickStream(s, now)
-		}
+	for s := range c.openSlots() {
+		c.tickStream(s, now)
 	}
 	c.tickClaims(now)
 	c.tickTrial(now)
@@ -186,7 +161,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 // learned adds an update of a lane to the effects.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
 	u.At, u.Stream, u.Age, u.AfterSwitch = now, uint64(s.id), now.Sub(s.opened), c.afterSwitch
-	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
+	c.emit(Learned{lane, u})
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
@@ -213,7 +188,8 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
 	complete := l.settle.tick(now)
-	if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
+	whole := complete && l.lane.Wildcard
+	if (whole || due(c.judgeAt(l), now)) && l.echo.judge() {
 		c.reopen(s, l, now)
 		return true
 	}
@@ -269,7 +245,7 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.stream = c.newStream(s, nil)
 	if s.role == Main {
-		c.entries[s.entry].relay = false // until the server identifies itself on this stream
+		c.entryOf(s).relay = false // until the server identifies itself on this stream
 	}
 	c.place(now)
 	if s.open() { // place closes a stream that is not needed any more
@@ -280,17 +256,14 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 // Next is the next request to write on a stream, or nil.
 func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	s := c.slot(id)
-	if s == nil || !s.open() {
+	if !s.open() {
 		return nil
 	}
 	return s.stream.next(c.claims.node(), now)
 }
 
 // Asks reports whether a stream carries a type now.
-func (c *Core) Asks(id StreamID, t cache.TypeURL) bool {
-	s := c.slot(id)
-	return s != nil && s.open() && s.stream.lanes[t] != nil
-}
+func (c *Core) Asks(id StreamID, t cache.TypeURL) bool { return c.slot(id).carries(t) }
 
 // Ended reports that a stream has ended, or could not be opened.
 func (c *Core) Ended(id StreamID, end End, now time.Time) {
@@ -298,52 +271,86 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	if s == nil {
 		return // Core has closed it
 	}
-	e := &c.entries[s.entry]
-	if s.open() && s.alive.stopped {
+	e := c.entryOf(s)
+	if s.alive.stopped {
 		end.Message = stopped // the relay has closed the connection
 	}
-	moves := s.open() && end.NoRoom // to another connection, to make room for others
-	if !moves && s.role != Trial {  // a trial says nothing about the entry
+	moves := s.open() && end.Kind == EndNoRoom // to another connection, to make room for others
+	if !moves && s.role != Trial {             // a trial says nothing about the entry
 		e.failed, e.failure = now, end.Message
 	}
-	tooLong := end.Exhausted && c.tooLong(s)
-	refusal := end.Refused && !tooLong                               // a status that may be about what was asked for
-	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
-	decides := s.role == Main || s.role == Probe                     // in which variant the entry is asked
-	if method && decides {
-		e.noDelta = !s.sotw // a server without SotW may have Delta after all
-	}
-	switch {
-	case method && decides && e.noDelta:
-		c.stop(s)
-		s.openAt = now // without a back-off, since the other variant is not a repetition
-		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})
-		if s.role == Main {
-			c.dropAux()
-			c.aux.attempt = time.Time{}
-		}
+	tooLong := end.Kind == EndExhausted && c.tooLong(s)
+	refusal := end.Refused() && !tooLong // a status that may be about what was asked for
+	method := e.refusesMethod(s, end)
+	if method && s.role.decides() && c.otherVariant(s, now) {
 		return
-	case s.role == Probe:
+	}
+	switch s.role {
+	case Probe:
 		c.stop(s)
 		c.probeLater(e, now)
-		return
-	case s.role == Trial:
+	case Trial:
 		c.trialEnded(end, refusal, now) // the main stream shows that the method is there
-		return
+	default:
+		struck := false
+		if !method || s.sotw {
+			struck = refusal && c.blame(s, end.Message, now)
+		}
+		if !moves {
+			s.ended(end, now)
+		}
+		again := moves || struck && s.attempts.failures == 0 // without the claim it is no repetition
+		c.reschedule(s, end, again, now)
+		c.place(now)
 	}
-	judges := s.open() && refusal && (!method || s.sotw)
-	struck := judges && c.strikes(s, end.Message, now)
-	if judges && !struck {
-		c.effects = append(c.effects, c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now)...)
+}
+
+// refusesMethod reports whether the end of a stream says that the server lacks the variant, and not a type.
+func (e *entry) refusesMethod(s *slot, end End) bool {
+	return end.Kind == EndUnimplemented && e.Mode == ModeAuto && !s.answered
+}
+
+// otherVariant notes that the entry lacks the variant of a stream that has ended, and reports whether the next one
+// speaks SotW. A server without SotW may have Delta after all.
+func (c *Core) otherVariant(s *slot, now time.Time) bool {
+	e := c.entryOf(s)
+	e.noDelta = !s.sotw
+	if s.sotw {
+		return false
 	}
-	if !moves {
-		s.ended(end, now)
+	c.stop(s)
+	s.openAt = now // without a back-off, since the other variant is not a repetition
+	c.notice(e, "the control plane does not implement Delta; speaking SotW to it")
+	if s.role == Main {
+		c.dropAux()
+		c.aux.attempt = time.Time{}
 	}
-	s.refused = end.Refused
+	return true
+}
+
+// blame judges what a stream has carried that the server has ended. It reports whether a claim may be to blame,
+// and not a type.
+func (c *Core) blame(s *slot, message string, now time.Time) (claim bool) {
+	if !s.open() {
+		return false
+	}
+	if c.strikes(s, message, now) {
+		return true
+	}
+	for _, v := range c.suspects.blame(s, message, c.config.bounds().Quarantined, now) {
+		c.emit(v)
+	}
+	return false
+}
+
+// reschedule forgets a stream that has ended, and decides when the next one is opened. again means that this is no
+// failure, so that there is no back-off.
+func (c *Core) reschedule(s *slot, end End, again bool, now time.Time) {
 	answered := s.answered
+	s.refused = end.Refused()
 	c.stop(s)
 	switch {
-	case moves, struck && s.attempts.failures == 0: // without the claim it is no repetition
+	case again:
 		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
 		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))
@@ -351,18 +358,18 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		s.openAt = now.Add(s.attempts.failed(&c.config.Backoff, c.random()))
 	}
 	if s.role == Main {
+		e := c.entry()
 		e.bare, c.afterSwitch = false, c.afterSwitch && !answered
 		e.notBefore = s.openAt
 		c.dropAux()
+		if end.Kind != EndNoRoom {
+			c.leave(now)
+		}
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.outage.begin(now.Add(-c.config.UnavailableAfter), end) // its clients learn of it at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
-	if s.role == Main && !end.NoRoom {
-		c.leave(now)
-	}
-	c.place(now)
 }
 
 // Wait returns how long it is until the next attempt of a role, for the log.

@@ -138,7 +138,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		case first[name] != nil:
 			bad[name] = true
 			d.fault("%q is listed twice with different content", name)
-		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.TypeURL) && r.GetResource().GetTypeUrl() != redirect:
+		case d.foreign(r):
 			bad[name] = true
 			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.TypeURL))
 		default:
@@ -164,6 +164,15 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 	return bad
 }
 
+// foreign reports whether a resource has a body that a response of this type may not have.
+func (d *Response) foreign(r *discovery.Resource) bool {
+	if r.GetResource() == nil {
+		return false
+	}
+	t := r.GetResource().GetTypeUrl()
+	return t != string(d.TypeURL) && t != redirect
+}
+
 // faulty notes names whose state stays as it is, since what is said of them cannot be used.
 func (d *Response) faulty(names ...string) {
 	d.Update.Kept = append(d.Update.Kept, names...)
@@ -172,6 +181,11 @@ func (d *Response) faulty(names ...string) {
 
 func (d *Response) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
+}
+
+// announces reports whether the response brings a resource, usable or not.
+func (d *Response) announces() bool {
+	return d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
 }
 
 // onlySets: the response announces resources that are good for as long as they are not

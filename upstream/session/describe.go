@@ -83,7 +83,7 @@ func (c *Core) laneStates() (states []LaneState) {
 	for _, lane := range slices.SortedFunc(maps.Keys(c.hub.Lanes()), inPlan) {
 		d := LaneState{Lane: lane, Silent: c.silent[lane.Type] == lane}
 		_, l := c.carrier(lane)
-		if d.Answered = l != nil && l.answered || c.hub.On(lane).Heard(); !d.Answered && l != nil {
+		if d.Answered = l.hasAnswer() || c.hub.On(lane).Heard(); !d.Answered && l != nil {
 			d.Asked = l.unansweredSince()
 		}
 		states = append(states, d)

@@ -33,9 +33,14 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 		unchanged := same(u.Set)
 		for _, r := range u.Set {
 			version, shown := e.unmentioned[r.Name]
-			at := shown && version == r.Upstream && version != "" // an empty version proves nothing
-			e.version = e.version || at
-			if at || shown && unchanged[r.Name] {
+			if !shown {
+				continue
+			}
+			same := version == r.Upstream && version != "" // an empty version proves nothing
+			if same {
+				e.version = true
+			}
+			if same || unchanged[r.Name] {
 				e.repeated = u.At
 			}
 		}
@@ -68,16 +73,16 @@ func (c *Core) judgeAt(l *laneState) (at time.Time) {
 // reopen opens the streams of an entry again without versions. If the server has repeated a version
 // that it was shown, it is not shown any from now on. Otherwise sweeps decides that.
 func (c *Core) reopen(s *slot, l *laneState, now time.Time) {
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	e.bare, e.ignoresVersions = true, e.ignoresVersions || l.echo.version
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions that it is shown; asking again without them", Entry: e.Name})
+	c.notice(e, "the control plane ignores the versions that it is shown; asking again without them")
 	c.replace(s, now)
 }
 
 // sweeps notes that an entry ignores versions if, asked without them, it has not announced all
 // members of a wildcard's set: they had gone before.
 func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
-	if e := &c.entries[s.entry]; e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
+	if e := c.entryOf(s); e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
 		e.ignoresVersions = true
 	}
 }

@@ -105,24 +105,58 @@ func (c *Core) missingAfter() time.Duration {
 	return c.config.Missing
 }
 
-// InUse is the index of the entry in use.
-func (c *Core) InUse() int { return c.current }
+// ranking are the control planes in order of preference, and which of them is in use.
+type ranking struct {
+	entries []entry
+	current int
+	heard   bool // the entry in use has answered since it was chosen
+	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
+	// that stopped answering, and must have the time to answer (UP-14).
+	quietUntil time.Time
+	// afterSwitch means that the entry was put to use although nothing was missing. The Hub
+	// doubts the removals that it sends (UP-14, H-22).
+	afterSwitch bool
+}
 
-func (c *Core) entry() *entry { return &c.entries[c.current] }
+func newRanking(list []Entry) (r ranking) {
+	for i, e := range list {
+		r.entries = append(r.entries, entry{Entry: e, probe: slot{role: Probe, entry: i}})
+	}
+	return r
+}
+
+// InUse is the index of the entry in use.
+func (r *ranking) InUse() int { return r.current }
+
+func (r *ranking) entry() *entry { return &r.entries[r.current] }
+
+// entryOf is the entry to which a slot's stream is.
+func (r *ranking) entryOf(s *slot) *entry { return &r.entries[s.entry] }
 
 // restate returns how a stream restates the interest of a lane. It shows the versions that came
 // from the same entry in the same variant, or as Config.Versions says (RECON-8).
 func (c *Core) restate(s *slot, origin cache.Origin) restate {
-	e, stream := &c.entries[s.entry], uint64(s.id)
+	e, stream := c.entryOf(s), uint64(s.id)
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
+		shows := fresh && c.showsVersions(e, lane, origin.SotW)
 		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {
-			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.bare, from.SotW != origin.SotW, c.bare[lane], origin.SotW && c.accepted[lane].version == "":
+			if !shows {
 				return false
 			}
-			return from == origin || c.config.Versions == VersionsAlways
+			return from == origin || c.config.Versions == VersionsAlways && from.SotW == origin.SotW
 		})
 	}
+}
+
+// showsVersions reports whether an entry is shown any versions of a lane.
+func (c *Core) showsVersions(e *entry, lane fanout.Lane, sotw bool) bool {
+	switch {
+	case e.ignoresVersions, e.bare, c.bare[lane]:
+		return false
+	case sotw && c.accepted[lane].version == "":
+		return false
+	}
+	return c.config.Versions != VersionsNever
 }
 
 // Cause is why the relay switches to another entry.
@@ -149,7 +183,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	}
 	c.main.attempts = &e.attempts
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
+	c.emit(Switch{From: from, To: i, Why: why})
 }
 
 func (c *Core) quit(now time.Time) {
@@ -163,7 +197,7 @@ func (c *Core) quit(now time.Time) {
 		delete(c.solo, lane)
 	}
 	for t := range c.suspects.quarantined {
-		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+		c.emit(Verdict{Type: t})
 	}
 	c.claims.forget()                                 // as is a claim,
 	c.suspects, c.trials = newSuspects(), newTrials() // the next control plane may accept what this one refuses

@@ -1,9 +1,15 @@
 package session
 
-import "github.com/xds-relay/xds-relay/cache"
+import (
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
 
 // Excess is what the log gets once when a lane's resources would take more than they may.
 type Excess struct {
+	toEdge
+	Lane  fanout.Lane
+	Entry string
 	// Bytes is what they would take, of at most Most.
 	Bytes, Most int
 }
@@ -32,10 +38,10 @@ func (c *Core) fits(s *slot, l *laneState, d *Response) {
 	d.fault("the resources of this type would take %d bytes, and may take %d; those of this response are not used (upstream.max_set_bytes of the relay)", bytes, most)
 	d.Update.Kept = append(d.Update.Kept, held...)
 	d.Update.Set, d.Update.Hidden = nil, true
-	c.effects = append(c.effects, Effect{Lane: l.lane, Drop: Excessive})
+	c.emit(Dropped{Reason: Excessive})
 	if !c.excess[l.lane] {
 		c.excess[l.lane] = true
-		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Excess: &Excess{bytes, most}})
+		c.emit(Excess{Lane: l.lane, Entry: c.entryOf(s).Name, Bytes: bytes, Most: most})
 	}
 }
 

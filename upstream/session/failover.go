@@ -18,7 +18,7 @@ const (
 // was put in use.
 func (c *Core) leave(now time.Time) {
 	c.quietUntil = time.Time{} // the entry had the time to answer
-	if len(c.entries) > 1 && !c.heard && !c.main.outage.last.NoRoom {
+	if c.mayFollow() && !c.heard {
 		c.follow(now)
 	}
 }
@@ -42,11 +42,11 @@ func (c *Core) failover(now time.Time) {
 // failoverAt is when failover has something to do, later than a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
-	if len(c.entries) == 1 || since.IsZero() || c.main.outage.last.NoRoom {
+	if since.IsZero() || !c.mayFollow() {
 		return at
 	}
 	if !c.heard { // leave handles a failed attempt; one that hangs counts as failed after UnavailableAfter
-		if c.main.id == 0 || c.main.open() {
+		if !c.main.opening() {
 			return at
 		}
 		since = c.main.attempt
@@ -58,6 +58,11 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 		at = earlier(at, last)
 	}
 	return at
+}
+
+// mayFollow reports whether another entry can be put in use for the failure of this one.
+func (c *Core) mayFollow() bool {
+	return len(c.entries) > 1 && c.main.outage.last.Kind != EndNoRoom
 }
 
 // follow switches to the next entry; after the last one comes the first.

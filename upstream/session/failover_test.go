@@ -44,7 +44,7 @@ func TestMovedStreamStays(t *testing.T) {
 	c.Opened(open.ID, now)
 	now = now.Add(time.Second)
 	tickAll(c, hub, now)
-	c.Ended(open.ID, End{NoRoom: true, Message: "moved"}, now)
+	c.Ended(open.ID, End{Kind: EndNoRoom, Message: "moved"}, now)
 	again := tickAll(c, hub, now)
 	if len(again) != 1 || again[0].Entry != 0 {
 		t.Errorf("opens %v, want the first entry's stream, at once", again)
@@ -52,7 +52,7 @@ func TestMovedStreamStays(t *testing.T) {
 }
 
 // TestHangingAttemptIsLeft: an entry that never answered is left for the next when an
-// attempt to reach it takes longer than unavailable_after (UP-14).
+// attempt to reach it takes longer than unavailableafter (UP-14).
 func TestHangingAttemptIsLeft(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c, hub, _ := twoEntries(t, now)
@@ -97,7 +97,7 @@ func TestNoRoomIsNoFailure(t *testing.T) {
 		c, hub, open := twoEntries(t, now)
 		c.heard = heard
 		for range 20 {
-			c.Ended(open.ID, End{NoRoom: true, Message: "no room"}, now)
+			c.Ended(open.ID, End{Kind: EndNoRoom, Message: "no room"}, now)
 			var again []Open
 			for len(again) == 0 {
 				now = now.Add(time.Second)

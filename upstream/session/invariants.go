@@ -19,26 +19,24 @@ func (c *Core) Broken(now time.Time) (broken []string) {
 	must(maps.Equal(wanted, c.hub.Lanes()), "wanted are %v, and should be %v", wanted, c.hub.Lanes())
 	for lane := range wanted {
 		s, _ := c.carrier(lane)
-		must(s != nil || c.loose[lane] || c.main.open() && c.trials.parked(lane.Type), "%v is wanted, on no stream, and not to be placed", lane)
+		parked := c.main.open() && c.trials.parked(lane.Type)
+		must(s != nil || c.loose[lane] || parked, "%v is wanted, on no stream, and not to be placed", lane)
 	}
 	for lane := range c.loose {
 		must(wanted[lane], "%v is to be placed, and not wanted", lane)
 	}
-	for lane := range c.told {
+	for lane := range c.unavailable {
 		must(wanted[lane], "%v was told to be unavailable, and is not wanted", lane)
 	}
 	for t := range c.both {
 		must(wanted[fanout.Lane{Type: t}] && wanted[fanout.Lane{Type: t, Wildcard: true}], "both lanes of %s are said to be wanted", t)
 	}
-	for _, s := range c.slots() {
-		if !s.open() {
-			continue
-		}
+	for s := range c.openSlots() {
 		for _, l := range s.stream.lanes {
 			a := &s.stream.awake
 			at, clock := c.laneAt(s, l, now), a.clock.Of(l)
-			must(a.lanes[l] || at.IsZero() || !clock.IsZero() && !clock.After(at), "%v has something to do at %v, and is asleep until %v", l.lane, at, clock)
-			must(a.writable.lanes[l] || l.asked() && !l.changed(), "%v has something to write, and nobody looks", l.lane)
+			must(a.lanes[l] || earlier(clock, at).Equal(clock), "%v has something to do at %v, and is asleep until %v", l.lane, at, clock)
+			must(a.writable.lanes[l] || !l.writes(), "%v has something to write, and nobody looks", l.lane)
 			must(a.held || !l.held, "%v is held, and nobody looks", l.lane)
 		}
 	}

@@ -45,7 +45,7 @@ func TestInventedTypesAreForgotten(t *testing.T) {
 	if s.used[cache.Endpoint] == nil {
 		t.Error("what the server has sent is forgotten")
 	}
-	if n := len(d.core.told) + len(d.core.accepted) + len(d.core.silent) + len(d.core.suspects.strikes); n != 0 {
+	if n := len(d.core.unavailable) + len(d.core.accepted) + len(d.core.silent) + len(d.core.suspects.strikes); n != 0 {
 		t.Errorf("%d things are remembered of types that nobody wants", n)
 	}
 }

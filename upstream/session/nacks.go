@@ -44,6 +44,7 @@ func (n *nacks) take(d *Response, details string, now time.Time) {
 // settle forgets what a response brings again, and what does not exist any more.
 func (n *nacks) settle(d *Response) {
 	u := &d.Update
+	whole := u.Full || u.Sweep
 	said := make(map[string]bool)
 	for _, r := range u.Set {
 		said[r.Resource.Name] = true
@@ -54,6 +55,6 @@ func (n *nacks) settle(d *Response) {
 		}
 	}
 	n.list = slices.DeleteFunc(n.list, func(nack Nack) bool {
-		return nack.Type == d.TypeURL && (u.Full || u.Sweep || said[nack.Name])
+		return nack.Type == d.TypeURL && (whole || said[nack.Name])
 	})
 }

@@ -173,9 +173,8 @@ func (c *Core) tellLeftOut(s *slot, l *laneState, now time.Time) {
 	r.news = nil
 	if len(left) > 0 {
 		slices.Sort(left)
-		c.effects = append(c.effects, Effect{
-			Lane: l.lane, Update: &cache.Update{LeftOut: left, At: now, Stream: uint64(s.id)}, LeftOut: len(left), First: !r.told, Entry: c.entries[s.entry].Name,
-		})
+		c.emit(Learned{l.lane, &cache.Update{LeftOut: left, At: now, Stream: uint64(s.id)}})
+		c.emit(LeftOut{Lane: l.lane, Entry: c.entryOf(s).Name, Names: len(left), First: !r.told})
 	}
 	r.told = r.out > 0
 }

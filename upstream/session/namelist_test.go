@@ -75,7 +75,7 @@ func TestTheListHasThoseWhoAskedFirst(t *testing.T) {
 func TestALongListIsCutDown(t *testing.T) {
 	bounds := DefaultBounds
 	bounds.MinRequest = 500
-	d := newDesk(t, Config{MaxRequest: 4000, Bounds: &bounds, Entries: []Entry{{Name: "up", Mode: ModeSotW}}})
+	d := newDesk(t, Config{Dialect: Dialect{MaxRequest: 4000}, Bounds: &bounds, Entries: []Entry{{Name: "up", Mode: ModeSotW}}})
 	names := func(of string, n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("%s-%03d", of, i))
@@ -98,7 +98,7 @@ func TestALongListIsCutDown(t *testing.T) {
 	if size, _ := longest(d.settle()); size < 3000 || size > 4000 {
 		t.Fatalf("a request of %d bytes was written, of 4000", size)
 	}
-	all, notices := d.end(End{Refused: true, Exhausted: true})
+	all, notices := d.end(End{Kind: EndExhausted})
 	size, listed := longest(all)
 	if size > 2000 || !slices.Contains(listed, "zz-victim") || len(notices) != 1 || !strings.Contains(notices[0], "left out") {
 		t.Errorf("then one of %d bytes, with the victim: %v; the log says %q", size, slices.Contains(listed, "zz-victim"), notices)
@@ -108,7 +108,7 @@ func TestALongListIsCutDown(t *testing.T) {
 	d.core.Receive(d.id, r, d.now)
 	d.core.Applied(d.id, r, d.now)
 	d.settle()
-	all, notices = d.end(End{Refused: true, Exhausted: true})
+	all, notices = d.end(End{Kind: EndExhausted})
 	if again, _ := longest(all); again < size-100 || len(notices) > 0 {
 		t.Errorf("after an answer one of %d bytes, and not of %d; the log says %q", again, size, notices)
 	}

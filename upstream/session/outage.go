@@ -16,9 +16,15 @@ type outage struct {
 	last      End       // the last failure
 }
 
+// on reports whether there is an outage, suspended or not.
+func (o *outage) on() bool { return !o.since.IsZero() }
+
+// suspend notes that the stream is alive, though silent.
+func (o *outage) suspend() { o.suspended = o.on() }
+
 // begin notes a failure. The outage begins with the earliest of its failures.
 func (o *outage) begin(at time.Time, end End) {
-	if o.since.IsZero() || at.Before(o.since) {
+	if !o.on() || at.Before(o.since) {
 		o.since = at
 	}
 	o.suspended, o.last = false, end
@@ -30,11 +36,20 @@ func (s *slot) failingSince() time.Time {
 	switch {
 	case s.outage.suspended:
 		return time.Time{}
-	case s.outage.since.IsZero() && s.id != 0 && !s.open():
+	case !s.outage.on() && s.opening():
 		return s.attempt
 	}
 	return s.outage.since
 }
+
+// fails reports whether the slot has an outage that counts.
+func (s *slot) fails() bool { return !s.failingSince().IsZero() }
+
+// works reports whether there is a stream, and no outage that counts.
+func (s *slot) works() bool { return s.open() && !s.fails() }
+
+// lasted reports whether a stream that is open has been so for trial.
+func (s *slot) lasted(now time.Time) bool { return now.Sub(s.opened) >= trial }
 
 // stopped is the message about a peer that does not answer a health check.
 const stopped = "it has stopped answering, though its connection is open"
@@ -46,7 +61,7 @@ func (s *slot) ended(end End, now time.Time) {
 	switch {
 	case !s.open():
 		at = s.attempt
-	case !s.alive.stopped && !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
+	case s.alive.unproven() && !end.Refused():
 		at = s.alive.since
 	}
 	s.outage.begin(at, end)
@@ -57,8 +72,14 @@ func (s *slot) ended(end End, now time.Time) {
 // last known good state (UP-7, G8).
 func (c *Core) Proven(now time.Time) bool {
 	return slices.ContainsFunc(c.slots(), func(s *slot) bool {
-		return s.open() && s.failingSince().IsZero() && (s.answered || now.Sub(s.opened) >= trial)
+		return s.works() && (s.answered || s.lasted(now))
 	})
+}
+
+// lingering says whether names that linger are dropped.
+type lingering struct {
+	keepsLingering bool      // the Hub was last told to keep them
+	lingerAt       time.Time // when to call Hub.Expire next
 }
 
 // tickLinger has the Hub drop names that have lingered for long enough. The Hub keeps them

@@ -18,7 +18,7 @@ func TestAnOutageBeganWithTheQuestion(t *testing.T) {
 	}{
 		{"it breaks during a check", true, End{}, asked},
 		{"it breaks", false, End{}, now},
-		{"the server ends it", true, End{Refused: true}, now},
+		{"the server ends it", true, End{Kind: EndRefused}, now},
 	} {
 		s := slot{stream: &streamState{}}
 		s.alive.question(asked)
@@ -59,7 +59,7 @@ func TestAMoveIsNoFailure(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c, _, open := twoEntries(t, now)
 	c.Opened(open.ID, now)
-	c.Ended(open.ID, End{Message: "moved", NoRoom: true}, now)
+	c.Ended(open.ID, End{Message: "moved", Kind: EndNoRoom}, now)
 	if got := c.State().Entries[0].Error; got != "" || !c.main.outage.since.IsZero() {
 		t.Errorf("%q is shown, and the outage began at %v", got, c.main.outage.since)
 	}

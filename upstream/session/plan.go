@@ -20,6 +20,39 @@ import (
 // go-control-plane, for example, answers a wildcard that follows names without the resources
 // that it has sent by name.
 
+// demand are the lanes on which something is wanted, as the Hub told. loose are those of them that no stream may carry,
+// so that they are to be placed, except those of parked types (trials), and both the types of which both lanes are
+// wanted.
+type demand struct {
+	wanted, loose map[fanout.Lane]bool
+	both          map[cache.TypeURL]bool
+}
+
+func newDemand() demand {
+	return demand{make(map[fanout.Lane]bool), make(map[fanout.Lane]bool), make(map[cache.TypeURL]bool)}
+}
+
+// set notes whether a lane is wanted. One that is has to be placed.
+func (d *demand) set(lane fanout.Lane, wanted bool) {
+	delete(d.both, lane.Type)
+	if !wanted {
+		delete(d.wanted, lane)
+		delete(d.loose, lane)
+		return
+	}
+	d.wanted[lane], d.loose[lane] = true, true
+	if other := (fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}); d.wanted[other] {
+		d.both[lane.Type] = true
+	}
+}
+
+// loosen has a lane placed again, if it is wanted.
+func (d *demand) loosen(lane fanout.Lane) {
+	if d.wanted[lane] {
+		d.loose[lane] = true
+	}
+}
+
 // takeChanges passes changes of interest from the Hub to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
@@ -53,19 +86,17 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 		return
 	}
 	for _, lane := range fresh {
-		if floor := s.attempt.Add(reconnectFloor); !c.suspects.suspected(lane.Type) && floor.Before(s.openAt) {
-			s.openAt = floor
+		if !c.suspects.suspected(lane.Type) {
+			s.openAt = earlier(s.openAt, s.attempt.Add(reconnectFloor))
 		}
 	}
 }
 
 // carrier is the open stream that carries a lane, with the lane's state there, or nil.
-func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
+func (c *streams) carrier(lane fanout.Lane) (*slot, *laneState) {
 	for _, s := range [...]*slot{&c.main, &c.aux, &c.trial, c.solo[lane]} {
-		if s != nil && s.open() {
-			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
-				return s, l
-			}
+		if l := s.state(lane); l != nil {
+			return s, l
 		}
 	}
 	return nil, nil
@@ -75,18 +106,8 @@ func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
 // remembered of lanes that nobody wants any more is forgotten.
 func (c *Core) lanes() map[fanout.Lane]bool {
 	for lane, is := range c.hub.Flips() {
-		t := lane.Type
-		if is {
-			c.wanted[lane], c.loose[lane] = true, true
-		} else {
-			delete(c.wanted, lane)
-			delete(c.loose, lane)
+		if c.set(lane, is); !is {
 			c.forget(lane)
-		}
-		if c.wanted[fanout.Lane{Type: t}] && c.wanted[fanout.Lane{Type: t, Wildcard: true}] {
-			c.both[t] = true
-		} else {
-			delete(c.both, t)
 		}
 	}
 	return c.wanted
@@ -100,7 +121,7 @@ func (c *Core) forget(lane fanout.Lane) {
 	if c.silent[lane.Type] == lane {
 		delete(c.silent, lane.Type)
 	}
-	if c.told[lane] {
+	if c.unavailable[lane] {
 		c.tellAvailable(lane)
 	}
 	if !wants(c.wanted, lane.Type) {
@@ -163,7 +184,7 @@ func (c *Core) put(s *slot, lane fanout.Lane, now time.Time) {
 // try returns the stream on which an untried lane belongs, or nil while it waits for its trial.
 func (c *Core) try(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) *slot {
 	switch on := &c.trial; {
-	case c.suspects.quarantined[lane.Type] != nil:
+	case c.suspects.convicted(lane.Type):
 		return c.choose(lane, wanted)
 	case on.open() && on.lane == lane:
 		return on
@@ -194,9 +215,9 @@ func inPlan(a, b fanout.Lane) int {
 // go on until they end, and no longer count as failing: one that was not answered may be silent.
 func (c *Core) acquit() {
 	for lane, s := range c.solo {
-		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
+		if c.suspects.convicted(lane.Type) && s.answered {
 			delete(c.suspects.quarantined, lane.Type)
-			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+			c.emit(Verdict{Type: lane.Type})
 			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
 				other.outage = outage{}
 				other.wakeShown()
@@ -227,11 +248,11 @@ func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 
 // want schedules a stream for a lane.
 func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
-	if s == &c.aux && !c.main.open() || s.id != 0 || !s.openAt.IsZero() {
+	if s.engaged() || s == &c.aux && !c.main.open() {
 		return // the auxiliary stream follows the main one; any other is being opened, or will be
 	}
 	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
-	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
+	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && q.outlasts(s.openAt) {
 		s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
 		s.openAt = latest(s.openAt, q.notBefore)
 	} // otherwise clients wait for the outcome of the attempt
@@ -240,35 +261,42 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 // release takes lanes that are not used any more off their streams, and ends solo and auxiliary
 // streams that are not needed.
 func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
-	for _, s := range c.slots() {
-		if !s.open() {
-			continue
-		}
+	for s := range c.openSlots() {
 		for l := range s.stream.unused {
 			t := l.lane.Type
 			delete(s.stream.unused, l)
 			if s.stream.lanes[t] != l {
 				continue
 			}
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).SendsUnasked()) || !l.asked() && !wanted[l.lane] {
+			if c.done(l, wanted) {
 				s.stream.drop(t, now)
 				c.loosen(l.lane)
 			}
 		}
 	}
 	for lane, s := range c.solo {
-		if _, bad := c.suspects.quarantined[lane.Type]; !wanted[lane] || !bad && !s.open() {
+		if !wanted[lane] || !c.suspects.convicted(lane.Type) && !s.open() {
 			c.shut(s)
 			delete(c.solo, lane)
 		}
 	}
-	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed() {
+	if c.aux.engaged() && !c.needed() {
 		busy := c.aux.open() && slices.ContainsFunc(c.aux.stream.inOrder(), func(l *laneState) bool { return wanted[l.lane] })
 		c.shutAux()
 		if busy {
 			c.renew(now) // its lanes belong on the main stream, and the present one cannot carry them
 		}
 	}
+}
+
+// done reports whether a lane can go off its stream: nothing of it is subscribed, or it is not asked for yet and
+// not wanted any more. Names stay where the server may send what nobody asked for (UP-9).
+func (c *Core) done(l *laneState, wanted map[fanout.Lane]bool) bool {
+	if !l.asked() {
+		return !wanted[l.lane]
+	}
+	stays := !l.lane.Wildcard && c.hub.Of(l.lane.Type).SendsUnasked()
+	return l.idle() && !stays
 }
 
 // replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
@@ -316,18 +344,11 @@ func (c *Core) shutAux() {
 // needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
 func (c *Core) needed() bool {
 	for t := range c.both {
-		if _, bad := c.suspects.quarantined[t]; !bad {
+		if !c.suspects.convicted(t) {
 			return true
 		}
 	}
 	return false
-}
-
-// loosen has a lane placed again, if it is wanted.
-func (c *Core) loosen(lane fanout.Lane) {
-	if c.wanted[lane] {
-		c.loose[lane] = true
-	}
 }
 
 // Allowed reports whether a type may be asked for (H-39).
@@ -339,40 +360,43 @@ func (c *Core) Allowed(t cache.TypeURL) bool {
 // which are available again.
 func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.lanes()
-	var fail []Effect
+	var fail []Availability
 	for lane := range c.mayFail(wanted) {
-		message := c.unavailable(lane, wanted, now)
-		switch was := c.told[lane]; {
-		case was && message == "":
+		message := c.whyUnavailable(lane, wanted, now)
+		switch fails := message != ""; {
+		case fails == c.unavailable[lane]: // the Hub knows
+		case !fails:
 			c.tellAvailable(lane)
-		case !was && message != "":
-			c.told[lane] = true
-			fail = append(fail, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
+		default:
+			c.unavailable[lane] = true
+			fail = append(fail, Availability{lane, &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
 	}
-	slices.SortFunc(fail, func(a, b Effect) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
-	c.effects = append(c.effects, fail...)
+	slices.SortFunc(fail, func(a, b Availability) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
+	for _, e := range fail {
+		c.emit(e)
+	}
 }
 
 // mayFail returns the lanes that may be unavailable, or were: those that no stream carries, except those
 // that only wait for their trial, and those on streams that fail.
 func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
-	if !c.main.failingSince().IsZero() {
+	if c.main.fails() {
 		return wanted
 	}
-	lanes := maps.Clone(c.told)
+	lanes := maps.Clone(c.unavailable)
 	maps.Copy(lanes, c.loose)
 	for t, k := range c.trials.waiting {
-		if !k.outage.since.IsZero() {
+		if k.outage.on() {
 			for _, lane := range [...]fanout.Lane{{Type: t}, {Type: t, Wildcard: true}} {
 				lanes[lane] = wanted[lane]
 			}
 		}
 	}
-	for _, s := range c.slots() {
-		if s.open() && !s.failingSince().IsZero() {
+	for s := range c.openSlots() {
+		if s.fails() {
 			for _, l := range s.stream.lanes {
-				lanes[l.lane] = lanes[l.lane] || wanted[l.lane]
+				lanes[l.lane] = wanted[l.lane]
 			}
 		}
 	}
@@ -381,8 +405,8 @@ func (c *Core) mayFail(wanted map[fanout.Lane]bool) map[fanout.Lane]bool {
 }
 
 func (c *Core) tellAvailable(lane fanout.Lane) {
-	delete(c.told, lane)
-	c.effects = append(c.effects, Effect{Lane: lane, Availability: true})
+	delete(c.unavailable, lane)
+	c.emit(Availability{Lane: lane})
 }
 
 // judgedBy is the slot whose outage makes a lane unavailable, or nil if there is no room for one. A type
@@ -401,8 +425,8 @@ func (c *Core) judgedBy(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	return s
 }
 
-// unavailable returns why a lane is unavailable, or "".
-func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
+// whyUnavailable returns why a lane is unavailable, or "".
+func (c *Core) whyUnavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
 	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}
@@ -416,7 +440,7 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 	if s.refusesType() {
 		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
-	if s.outage.last.Denied {
+	if s.outage.last.Kind == EndDenied {
 		return "xds-relay: the control plane refuses the relay: " + s.outage.last.Message
 	}
 	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.last.Message, "there is no connection to it yet")

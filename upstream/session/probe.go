@@ -24,20 +24,27 @@ func (c *Core) tickProbes(now time.Time) {
 		switch {
 		case len(c.probeable(e)) == 0:
 			c.dropProbe(e)
-		case p.open() && !p.answered && due(c.probeDeadline(e), now): // it has got no resource
-			c.shut(p)
-			c.probeLater(e, now)
-		case p.open() && p.answered:
-			at := e.backAt(&c.config)
-			if !at.After(now) && (!c.checks(p) || !p.alive.heard.Before(at)) {
-				c.failback(i, now)
-				return
-			}
-			c.tickAlive(p, now)
-		case p.id == 0 && p.openAt.IsZero():
+		case !p.engaged():
 			p.openAt = latest(now, e.notBefore)
+		case !p.open():
+		case !p.answered:
+			if due(c.probeDeadline(e), now) { // it has got no resource
+				c.shut(p)
+				c.probeLater(e, now)
+			}
+		case c.mayReturn(e, now):
+			c.failback(i, now)
+			return
+		default:
+			c.tickAlive(p, now)
 		}
 	}
+}
+
+// mayReturn reports whether a preferred entry whose probe has a resource has been alive for long enough.
+func (c *Core) mayReturn(e *entry, now time.Time) bool {
+	at := e.backAt(&c.config)
+	return !at.After(now) && c.aliveAsOf(&e.probe, at)
 }
 
 // probeDeadline is when tickProbes has something to do for an entry whose probe is open.
@@ -64,7 +71,7 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 
 // probeOpened puts the lane to ask for on a probe.
 func (c *Core) probeOpened(s *slot) {
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	lanes := c.probeable(e)
 	round := e.turn / max(len(lanes), 1) // how often all lanes had their turn
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
@@ -107,6 +114,6 @@ func (c *Core) probed(s *slot, d *Response, now time.Time) {
 	s.alive.message(now)
 	if u := s.stream.used[d.TypeURL]; u != nil && len(d.Update.Set) > 0 && !s.answered {
 		s.answered = true
-		c.entries[s.entry].back = now
+		c.entryOf(s).back = now
 	}
 }

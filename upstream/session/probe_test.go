@@ -106,8 +106,8 @@ func TestAReturnBeginsWithoutBackOff(t *testing.T) {
 		now = now.Add(time.Second)
 		open, _ := c.Tick(now)
 		for _, e := range c.Effects() {
-			if e.Check != 0 {
-				c.Checked(e.Check, Check{Begun: now, Result: There}, now)
+			if e, ok := e.(CheckDue); ok {
+				c.Checked(e.Stream, Check{Begun: now, Result: There}, now)
 			}
 			e.Apply(hub)
 		}

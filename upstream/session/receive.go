@@ -12,10 +12,10 @@ import (
 // so that the relay acknowledges a response only once the Hub has it.
 func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	s := c.slot(id)
-	if s == nil || !s.open() {
+	if !s.open() {
 		return
 	}
-	c.entries[s.entry].heard = now
+	c.entryOf(s).heard = now
 	if s.role == Probe {
 		c.probed(s, d, now)
 		return
@@ -23,7 +23,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	calm := c.hears(s, d, now)
 	used := s.stream.used[d.TypeURL]
 	if used == nil {
-		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
+		c.emit(Dropped{Reason: Unsubscribed}) // UP-10
 		return
 	}
 	lane, l := used.lane, s.stream.lanes[d.TypeURL] // l is nil if the stream does not carry the type now
@@ -41,13 +41,17 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if s.stream.longestOf == d.TypeURL {
 		s.stream.taken = s.stream.longest
 	}
-	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
-	asked := l != nil && l.asked()
-	if !asked && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
-		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
+	if d.announces() {
+		used.delivered = true
 	}
-	if !asked || l.wildcardLeft() {
+	if !l.asked() {
+		if !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
+			c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
+		}
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
+	}
+	if l.wildcardLeft() {
+		return // likewise
 	}
 	c.fits(s, l, d)
 	d.Routine = calm && c.routine(l, d)
@@ -60,8 +64,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // hears takes in what a response shows of its stream and of the server, whatever is in it. It is
 // calm if none of that is news.
 func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
-	lives := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero()
-	calm = lives && len(c.told)+len(c.suspects.strikes) == 0
+	lives := s.answered && !s.outage.on() && s.alive.since.IsZero()
+	calm = lives && len(c.unavailable)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
 		c.main.wakeShown()
 		c.main.outage = outage{} // it began with the entry before this one
@@ -79,16 +83,24 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	if c.keepsLingering {
 		c.tickLinger(now) // the stream may end before the next Tick
 	}
-	c.entries[s.entry].noDelta = s.sotw
-	if relay := hop.IsRelay(d.identifier); d.identifier != "" && relay != c.entry().relay {
-		c.entry().relay, calm = relay, false // timers may be shorter now
+	c.entryOf(s).noDelta = s.sotw
+	return !c.identifies(d.identifier) && calm
+}
+
+// identifies takes in what the server calls itself, if it says so, and reports whether that is news.
+func (c *Core) identifies(as string) (news bool) {
+	if as == "" {
+		return false
+	}
+	if relay := hop.IsRelay(as); relay != c.entry().relay {
+		c.entry().relay, news = relay, true // timers may be shorter now
 		c.wakeAll()
 	}
-	if d.identifier != "" && d.identifier != c.hub.Identifier() {
-		calm = false
-		c.effects = append(c.effects, Effect{Identifier: d.identifier})
+	if as != c.hub.Identifier() {
+		news = true
+		c.emit(Identified{as})
 	}
-	return calm
+	return news
 }
 
 // bodyless finds out of each resource without a body whether it is a heartbeat, a negative answer
@@ -125,8 +137,10 @@ func (c *Core) errors(l *laneState, d *Response) {
 
 // routine reports whether a response that came in a calm brings new content and nothing else.
 func (c *Core) routine(l *laneState, d *Response) bool {
-	settled := l.answered && !l.settle.waiting
-	return settled && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
+	if d.sotw || !d.onlySets() || c.hub.Of(d.TypeURL).Remembers() {
+		return false
+	}
+	return l.answered && !l.settle.waiting
 }
 
 // answer takes off a lane what waits for an answer, and now has one.
@@ -178,20 +192,19 @@ func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 // structurally sound. overrun means that the control plane sends without reading.
 func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
 	s := c.slot(id)
-	if s == nil || !s.open() || s.stream.used[d.TypeURL] == nil {
+	if !s.open() || s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
 	s.stream.taking = false
-	l := s.stream.lanes[d.TypeURL]
-	if l != nil {
-		s.stream.wake(l)
-		l.settle.applied(d.adds, c.chunks(), &c.config, now)
-	}
 	nack = d.nack()
 	c.nacks.take(d, nack, now)
-	if l != nil && d.repeats {
-		c.reopen(s, l, now) // this ends the stream, so no ACK is queued
-		return nack, false
+	if l := s.stream.lanes[d.TypeURL]; l != nil {
+		s.stream.wake(l)
+		l.settle.applied(d.adds, c.chunks(), &c.config, now)
+		if d.repeats {
+			c.reopen(s, l, now) // this ends the stream, so no ACK is queued
+			return nack, false
+		}
 	}
 	v := ack{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {

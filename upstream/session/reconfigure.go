@@ -15,8 +15,7 @@ import (
 // changed, or something that they have asked depends on a setting that has.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
-	to.Node, to.NodeVaries, to.Headers, to.Hop = was.Node, was.NodeVaries, was.Headers, was.Hop
-	to.Fingerprint, to.Answers = was.Fingerprint, was.Answers
+	to.Identity, to.Fingerprint, to.Answers = was.Identity, was.Fingerprint, was.Answers
 	for i := range c.entries {
 		c.dropProbe(&c.entries[i])
 	}
@@ -34,7 +33,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	if at < 0 {
 		c.current, c.heard, c.afterSwitch, c.quietUntil = 0, false, true, time.Time{}
 		c.shutUntil(&c.main, c.soon(now))
-		c.effects = append(c.effects, Effect{Notice: "the control plane in use is not in the configuration any more; the first one is used", Entry: c.entry().Name})
+		c.notice(c.entry(), "the control plane in use is not in the configuration any more; the first one is used")
 	} else {
 		c.current = at
 		for _, s := range c.slots() {
@@ -42,7 +41,8 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 		}
 	}
 	c.main.attempts = &c.entry().attempts
-	if at >= 0 && (renewed[at] || asksOtherwise(&was, &to) || inUse.Entry != c.entry().Entry) {
+	stays := at >= 0 && !renewed[at] && inUse.Entry == c.entry().Entry
+	if at >= 0 && (!stays || asksOtherwise(&was, &to)) {
 		c.renewAll(now)
 	}
 	c.changesAt = now
@@ -67,15 +67,13 @@ func entryFrom(old []entry, e Entry, renewed bool) entry {
 	return known
 }
 
-// asksOtherwise reports whether requests are composed, or responses read, in another way. That
-// needs a new stream, since a server keeps state while a stream lives.
+// asksOtherwise reports whether the streams have to be opened again for another configuration.
 func asksOtherwise(a, b *Config) bool {
-	return a.WildcardForm != b.WildcardForm || a.Chunks != b.Chunks || a.ExplicitMissing != b.ExplicitMissing ||
-		a.Versions != b.Versions || a.MaxRequest != b.MaxRequest || !slices.Equal(a.Types, b.Types)
+	return a.Dialect != b.Dialect || !slices.Equal(a.Types, b.Types)
 }
 
 func (c *Core) renewAll(now time.Time) {
-	if c.main.id != 0 || !c.main.openAt.IsZero() {
+	if c.main.engaged() {
 		c.shutAux()
 		c.shutUntil(&c.main, c.soon(now))
 	}

@@ -40,10 +40,7 @@ func (c *Core) refresh(s *slot, typ cache.TypeURL, names []string, now time.Time
 	for _, name := range names {
 		r.sought[name] = struct{}{}
 	}
-	c.effects = append(c.effects, Effect{
-		Notice: "the control plane does not answer for a name that it has sent on this stream; asking for it on a new stream",
-		Entry:  c.entries[s.entry].Name,
-	})
+	c.notice(c.entryOf(s), "the control plane does not answer for a name that it has sent on this stream; asking for it on a new stream")
 	c.replace(s, now)
 }
 

@@ -6,13 +6,19 @@ import "time"
 // may be all that is left of the last known good state, and clients that restart in an outage
 // need it (G8).
 
+// retirement is about a group without clients.
+type retirement struct {
+	retired time.Time // when Retire was called; zero: the group is in use
+	stays   bool      // the group goes on without streams
+}
+
 // Retire has the group end as soon as its stream is alive. An open stream is checked at once, and
 // a later one when it has been open for UnavailableAfter. A group that stays does not end: its streams
 // close, as soon as nothing is wanted either.
-func (c *Core) Retire(stays bool, now time.Time) { c.retired, c.stays = now, stays }
+func (r *retirement) Retire(stays bool, now time.Time) { r.retired, r.stays = now, stays }
 
 // Stay revokes Retire, since there are clients again.
-func (c *Core) Stay() { c.retired, c.stays = time.Time{}, false }
+func (r *retirement) Stay() { *r = retirement{} }
 
 // Over reports, once, that the group may end: the main stream is alive, or none is needed. Without
 // health checks a stream that has been open for UnavailableAfter counts as alive.
@@ -26,10 +32,10 @@ func (c *Core) Over(now time.Time) bool {
 
 func (c *Core) mayEnd(now time.Time) bool {
 	s, at := &c.main, c.retireAt()
-	if s.id == 0 && s.openAt.IsZero() {
+	if !s.engaged() {
 		return !c.retired.IsZero()
 	}
-	return due(at, now) && (!c.checks(s) || !s.alive.heard.Before(at))
+	return due(at, now) && c.aliveAsOf(s, at)
 }
 
 // tickRest closes the streams of a group that stays and has no clients.

@@ -14,15 +14,22 @@ import (
 //	asked -- Config.Missing, clients wait, and the stream is attentive (tickSilence) --> silent
 //	asked or silent -- a response of the type (speaks) --> answered
 
-// Silence is the report about a type.
+// Silence is the report about a lane, for the log.
 type Silence struct {
-	// Over means that the control plane has answered after all. The other fields are empty then.
-	Over bool
+	toEdge
+	Lane  fanout.Lane
+	Entry string
 	// Since is when the type was asked for, and Clients how many wait for the answer.
 	Since   time.Time
 	Clients int
 	// Node and Cluster are the id and the cluster of the node that the control plane was sent.
 	Node, Cluster string
+}
+
+// Answered says that the control plane has answered after all.
+type Answered struct {
+	toEdge
+	Lane fanout.Lane
 }
 
 // lookAgain is the least time until a lane is looked at again for which clients wait. lookSeldom
@@ -72,21 +79,24 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	c.silent[l.lane.Type] = l.lane
-	c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Silence: &Silence{
-		Since: since, Clients: clients, Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster(),
-	}})
+	c.emit(Silence{
+		Lane: l.lane, Entry: c.entryOf(s).Name, Since: since, Clients: clients, Node: c.config.Node.GetId(), Cluster: c.config.Node.GetCluster(),
+	})
 }
 
 // attentive reports whether the stream has no outage (solo, it has had one), and is alive as of the
 // lane's opening request. Without health checks every stream is taken for alive.
 func (c *Core) attentive(s *slot, l *laneState) bool {
-	return (s.role == Solo || s.failingSince().IsZero()) && (s.alive.answeredSince(l.question) || !c.checks(s))
+	if s.role != Solo && s.fails() {
+		return false
+	}
+	return s.alive.answeredSince(l.question) || !c.checks(s)
 }
 
 // speaks ends the silence about a lane when a response comes.
 func (c *Core) speaks(lane fanout.Lane) {
 	if c.silent[lane.Type] == lane {
 		delete(c.silent, lane.Type)
-		c.effects = append(c.effects, Effect{Lane: lane, Silence: &Silence{Over: true}})
+		c.emit(Answered{Lane: lane})
 	}
 }

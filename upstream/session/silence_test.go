@@ -30,8 +30,8 @@ type listening struct {
 func listen(t *testing.T, entries ...string) *listening {
 	l := &listening{t: t, now: time.Unix(1000, 0), verdict: There, hub: fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10})}
 	c := Config{
-		Node:    &core.Node{Id: "edge-1", Cluster: "shop"},
-		Missing: 15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
+		Identity: Identity{Node: &core.Node{Id: "edge-1", Cluster: "shop"}},
+		Missing:  15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
 		Settle: 300 * time.Millisecond, SettleCap: 5 * time.Second, HealthCheck: true,
 		FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second,
 		Backoff: Backoff{Initial: time.Second, Max: 30 * time.Second, Factor: 1.6},
@@ -56,14 +56,13 @@ func (l *listening) take() (busy bool) {
 	for _, e := range l.core.Effects() {
 		busy = true
 		e.Apply(l.hub)
-		switch {
-		case e.Check != 0:
-			l.core.Checked(e.Check, Check{Begun: l.now, Result: l.verdict}, l.now)
-		case e.Silence != nil && e.Silence.Over:
+		switch e := e.(type) {
+		case CheckDue:
+			l.core.Checked(e.Stream, Check{Begun: l.now, Result: l.verdict}, l.now)
+		case Answered:
 			l.said = append(l.said, fmt.Sprintf("%v %s speaks", l.now.Unix(), e.Lane.Type.Short()))
-		case e.Silence != nil:
-			s := e.Silence
-			l.said = append(l.said, fmt.Sprintf("%v %s wildcard=%v since %v to %s: %s %s, %d wait", l.now.Unix(), e.Lane.Type.Short(), e.Lane.Wildcard, s.Since.Unix(), e.Entry, s.Node, s.Cluster, s.Clients))
+		case Silence:
+			l.said = append(l.said, fmt.Sprintf("%v %s wildcard=%v since %v to %s: %s %s, %d wait", l.now.Unix(), e.Lane.Type.Short(), e.Lane.Wildcard, e.Since.Unix(), e.Entry, e.Node, e.Cluster, e.Clients))
 		}
 	}
 	return busy

@@ -170,13 +170,13 @@ func (c *Core) tooLong(s *slot) bool {
 	if short || answered {
 		return false
 	}
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	half := min(s.stream.limit, s.stream.longest) / 2
 	e.lowered = min(e.maxRequest(&c.config), max(half, least))
 	notice := fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on", s.stream.longest, e.lowered)
 	if s.sotw {
 		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on, and names that do not fit are left out: a list cannot be split in SotW, so that the control plane's own limit has to be raised", s.stream.longest, e.lowered)
 	}
-	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
+	c.notice(e, notice)
 	return true
 }

@@ -77,8 +77,8 @@ func (d *desk) end(end End) (all []proto.Message, notices []string) {
 	d.now = d.now.Add(time.Minute)
 	all = d.settle()
 	for _, e := range d.core.Effects() {
-		if e.Notice != "" {
-			notices = append(notices, e.Notice)
+		if e, ok := e.(Notice); ok {
+			notices = append(notices, e.Text)
 		}
 	}
 	return all, notices
@@ -114,7 +114,7 @@ func TestNoRequestIsTooLong(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		limit := 600 + r.IntN(3000)
-		d := newDesk(t, Config{MaxRequest: limit, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: limit}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 		client := d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {}))
 		wanted := make(map[string]bool)
 		change := func(i int) {
@@ -172,7 +172,7 @@ func TestNoRequestIsTooLong(t *testing.T) {
 // at most half as long, down to 64 KiB, and convicts nobody, whether the limit was near
 // or far. After short ones it is a status like any other (UP-17, H-39).
 func TestRefusedForItsLength(t *testing.T) {
-	refused := End{Refused: true, Exhausted: true, Message: "grpc: received message larger than max"}
+	refused := End{Kind: EndExhausted, Message: "grpc: received message larger than max"}
 	names := func(n int) (names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("%0100d", i))
@@ -189,7 +189,7 @@ func TestRefusedForItsLength(t *testing.T) {
 		mode  Mode
 		limit int
 	}{{ModeDelta, 256 << 10}, {ModeDelta, 64 << 20}, {ModeSotW, 256 << 10}} {
-		d := newDesk(t, Config{MaxRequest: tt.limit, Entries: []Entry{{Name: "up", Mode: tt.mode}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: tt.limit}, Entries: []Entry{{Name: "up", Mode: tt.mode}}})
 		d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {})).Delta(names(2200), nil, d.now)
 		whole := longest(d.settle())
 		for i, limit := range []int{whole / 2, 64 << 10, 64 << 10} {
@@ -207,7 +207,7 @@ func TestRefusedForItsLength(t *testing.T) {
 		}
 	}
 
-	d := newDesk(t, Config{MaxRequest: 256 << 10, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+	d := newDesk(t, Config{Dialect: Dialect{MaxRequest: 256 << 10}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 	d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {})).Delta(names(500), nil, d.now)
 	d.settle()
 	if _, notices := d.end(refused); len(notices) != 0 || d.core.entries[0].lowered != 0 || !d.core.suspects.suspected(cache.Endpoint) {
@@ -255,7 +255,7 @@ func TestAskedAgainInParts(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		limit := 500 + r.IntN(10000)
-		d := newDesk(t, Config{MaxRequest: limit, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+		d := newDesk(t, Config{Dialect: Dialect{MaxRequest: limit}, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
 		var names, second []string
 		for i := range 100 {
 			names = append(names, fmt.Sprint(i, strings.Repeat("x", r.IntN(100))))

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ const (
 // Experiment reports whether streams of the role only find something out: how they end says nothing
 // about whether the group is served.
 func (r Role) Experiment() bool { return r == Probe || r == Trial }
+
+// decides reports whether a stream of the role decides in which variant its entry is asked (UP-16).
+func (r Role) decides() bool { return r == Main || r == Probe }
 
 // Open is a stream that is to be opened now.
 type Open struct {
@@ -67,7 +71,25 @@ type slot struct {
 	answered bool         // a response has come; on a probe, a resource
 }
 
-func (s *slot) open() bool { return s.stream != nil }
+// open reports whether there is a stream. There is none on no slot.
+func (s *slot) open() bool { return s != nil && s.stream != nil }
+
+// opening reports whether an attempt to open a stream is under way.
+func (s *slot) opening() bool { return s.id != 0 && s.stream == nil }
+
+// engaged reports whether there is a stream, or an attempt, or one that is scheduled.
+func (s *slot) engaged() bool { return s.id != 0 || !s.openAt.IsZero() }
+
+// carries reports whether an open stream carries a type now.
+func (s *slot) carries(t cache.TypeURL) bool { return s.open() && s.stream.lanes[t] != nil }
+
+// state is that of a lane on the stream, or nil if the stream does not carry it.
+func (s *slot) state(lane fanout.Lane) *laneState {
+	if !s.carries(lane.Type) || s.stream.lanes[lane.Type].lane != lane {
+		return nil
+	}
+	return s.stream.lanes[lane.Type]
+}
 
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++
@@ -75,14 +97,14 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 	if s.role != Probe {
 		s.entry = c.current
 	}
-	if s.role == Main || s.role == Probe {
-		s.sotw = c.entries[s.entry].variant(now)
+	if s.role.decides() {
+		s.sotw = c.entryOf(s).variant(now)
 	} else {
 		s.sotw = c.main.sotw
 	}
 	s.hops, s.claims = len(c.claims.via()), c.claims.carried()
 	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.claims.via()), c.config.Hop)}
-	if c.entries[s.entry].ForwardHeaders {
+	if c.entryOf(s).ForwardHeaders {
 		open.Headers = c.config.Headers
 	}
 	return open
@@ -97,14 +119,43 @@ func (c *Core) all() []*slot {
 	return all
 }
 
+// streams are those of the entry in use. Each solo stream carries one quarantined lane, and the trial stream one that
+// is tried.
+type streams struct {
+	main, aux, trial slot
+	solo             map[fanout.Lane]*slot
+	lastID           StreamID
+	closing          []StreamID
+}
+
+func newStreams() streams {
+	return streams{
+		main:  slot{role: Main},
+		aux:   slot{role: Auxiliary, attempts: new(attempts)},
+		trial: slot{role: Trial},
+		solo:  make(map[fanout.Lane]*slot),
+	}
+}
+
 // slots are those of the entry in use.
-func (c *Core) slots() []*slot {
+func (c *streams) slots() []*slot {
 	return slices.AppendSeq([]*slot{&c.main, &c.aux, &c.trial}, maps.Values(c.solo))
+}
+
+// openSlots are the slots whose streams are open when it is their turn.
+func (c *streams) openSlots() iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, s := range c.slots() {
+			if s.open() && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 func (c *Core) slot(id StreamID) *slot {
 	for _, s := range c.all() {
-		if s.id == id && id != 0 {
+		if id != 0 && s.id == id {
 			return s
 		}
 	}
@@ -125,9 +176,9 @@ func (c *Core) stop(s *slot) {
 				c.unpark(t)
 			}
 		}
-		c.effects = append(c.effects, Effect{Over: s.id})
+		c.emit(Over{s.id})
 	}
-	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
+	s.id, s.stream, s.alive, s.answered, s.outage.suspended = 0, nil, liveness{}, false, false
 }
 
 func (c *Core) shut(s *slot) {
@@ -139,7 +190,7 @@ func (c *Core) shut(s *slot) {
 
 // newStream is the state of a stream that has just been opened.
 func (c *Core) newStream(s *slot, r restate) *streamState {
-	e := &c.entries[s.entry]
+	e := c.entryOf(s)
 	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
 	if r == nil {
 		r = c.restate(s, origin)

@@ -65,10 +65,16 @@ func (w sotwWriter) names(l *laneState, now time.Time) []string {
 func (w sotwWriter) opening(l *laneState, names []string, here []cache.Held, _ *budget) (proto.Message, opening) {
 	u := w.stream.used[l.lane.Type]
 	a, ok := w.accepted[l.lane]
-	if ok && u.sotw.nonce == "" && a.origin == w.stream.origin && slices.Equal(a.names, names) && w.intact(l.lane, a, here) {
+	first := ok && u.sotw.nonce == ""
+	if first && a.repeats(w.stream.origin, names) && w.intact(l.lane, a, here) {
 		u.sotw.version = a.version
 	}
 	return w.request(l.lane.Type, names, u.sotw.version), opening{listed: names}
+}
+
+// repeats reports whether a request asks the same origin for the same names.
+func (a acceptance) repeats(origin cache.Origin, names []string) bool {
+	return a.origin == origin && slices.Equal(a.names, names)
 }
 
 // intact: the lane has all that it had when the version was accepted.
@@ -89,7 +95,7 @@ func (w sotwWriter) change(l *laneState, _ *budget, now time.Time) proto.Message
 
 func (w sotwWriter) acknowledge(v ack, now time.Time) proto.Message {
 	var names []string
-	if l := w.stream.lanes[v.typeURL]; l != nil && l.asked() {
+	if l := w.stream.lanes[v.typeURL]; l.asked() {
 		names = w.names(l, now)
 		if v.nack == "" {
 			w.accepted[l.lane] = acceptance{w.stream.origin, v.version, names, w.stream.hub.On(l.lane).Len()}

@@ -101,39 +101,6 @@ func (v ack) status() *statuspb.Status {
 	return &statuspb.Status{Code: invalidArgument, Message: v.nack}
 }
 
-// laneState is one lane on one stream.
-type laneState struct {
-	lane fanout.Lane
-	// gathers is the end of the time in which changes of interest are gathered into one
-	// request: after the last request, and before the first (UP-6).
-	gathers time.Time
-	// held means that the type is a suspect and waits for its turn (suspect.go).
-	held bool
-	// askedAt is when the opening request was written, which restates everything (UP-3); zero: it is
-	// not written yet. answered means that a response of the type has come since.
-	askedAt    time.Time
-	answered   bool
-	answeredAt time.Time
-	// question is the number of the opening request, and lookAt when to check whether it
-	// has been unanswered for too long (silence.go).
-	question uint64
-	lookAt   time.Time
-	// mapped means that the opening request showed versions.
-	mapped bool
-	// sent has the names that are subscribed on this stream, with the time of the request.
-	sent map[string]time.Time
-	// want and drop are changes that are not written yet. A name in both is unsubscribed
-	// first, and then subscribed again (UP-8).
-	want, drop pending
-	// restart has the names whose missing timer starts when they are asked for again (WILD-11).
-	restart map[string]struct{}
-	echo    echo // compares the answers with the versions of the opening request (RECON-13)
-	// unanswered asks again for names without an answer (UP-19).
-	unanswered unanswered
-
-	settle settleState
-}
-
 func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
 		lane: lane, gathers: now.Add(s.config.Coalesce), held: held,
@@ -145,7 +112,9 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
-	s.awake.held = s.awake.held || held
+	if held {
+		s.awake.held = true
+	}
 	s.wake(l)
 }
 
@@ -183,8 +152,13 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 // takes reports whether the stream can carry a lane that it does not carry now. A type never changes
 // its lane on a stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	as, used := s.lane(lane.Type)
-	return !used || as == lane && (!lane.Wildcard || s.takesBack(lane, now))
+	switch as, used := s.lane(lane.Type); {
+	case !used:
+		return true
+	case as != lane:
+		return false
+	}
+	return !lane.Wildcard || s.takesBack(lane, now)
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
@@ -193,14 +167,11 @@ func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 // server understands that a wildcard is given up, so there it never can.
 func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
 	l, u := s.lanes[lane.Type], s.used[lane.Type]
+	if s.origin.SotW || u.delivered {
+		return false
+	}
 	giving := l != nil && l.drop.len() > 0 // the unsubscribe is not written yet
-	return !s.origin.SotW && !giving && !u.delivered && !now.Before(u.gaveUp.Add(s.config.SettleCap))
-}
-
-// returns reports whether clients want a wildcard that was unsubscribed on this stream, or is
-// about to be.
-func (l *laneState) returns(i fanout.Interest) bool {
-	return l.lane.Wildcard && l.asked() && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
+	return !giving && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
 // change applies a change of a lane's interest.
@@ -249,44 +220,6 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	}
 }
 
-// forget deletes a name that clients have given up.
-func (l *laneState) forget(name string) {
-	l.want.remove(name)
-	delete(l.restart, name)
-	delete(l.unanswered.unsubscribed, name)
-	delete(l.unanswered.absent, name)
-}
-
-// asked reports whether the opening request is written.
-func (l *laneState) asked() bool { return !l.askedAt.IsZero() }
-
-// changed reports whether there are changes to write.
-func (l *laneState) changed() bool { return l.asked() && l.drop.len()+l.want.len() > 0 }
-
-// subscribed reports whether a name is subscribed, and no unsubscribe is pending.
-func (l *laneState) subscribed(name string) bool {
-	_, sent := l.sent[name]
-	return sent && !l.drop.has(name)
-}
-
-// leaves reports whether a name, or the wildcard that covers it, is given up, perhaps before the
-// server knows it. A name that is only asked for again is not (UP-19).
-func (l *laneState) leaves(name string) bool {
-	if l == nil || l.subscribed(name) || l.lane.Wildcard && l.subscribed(fanout.Wildcard) {
-		return false
-	}
-	_, again := l.unanswered.unsubscribed[name]
-	return !again
-}
-
-// wildcardLeft reports whether the lane was for a wildcard that is given up and not wanted again.
-func (l *laneState) wildcardLeft() bool {
-	return l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard)
-}
-
-// idle reports whether nothing is subscribed, and no change is pending.
-func (l *laneState) idle() bool { return l.asked() && !l.changed() && len(l.sent) == 0 }
-
 // next is the next request to write, or nil. It is made from what is wanted now (UP-6).
 func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	if s.nodeSent && !s.config.SendNodeAlways {
@@ -318,7 +251,7 @@ func (s *streamState) nextAck(now time.Time) proto.Message {
 		l := s.lanes[v.typeURL]
 		switch {
 		case waiting[v.typeURL]:
-		case v.notBefore.After(now) && (l == nil || !l.changed()):
+		case v.notBefore.After(now) && !l.changed():
 			waiting[v.typeURL] = true
 		default:
 			s.acks = slices.Delete(s.acks, i, i+1)
@@ -333,7 +266,8 @@ func (s *streamState) nextAck(now time.Time) proto.Message {
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
 	for _, l := range s.awake.writable.inOrder() {
 		switch {
-		case !s.awake.writable.lanes[l], l.held, !l.asked() && l.gathers.After(now):
+		case !s.awake.writable.lanes[l], l.held:
+		case !l.asked() && l.gathers.After(now):
 		case !l.asked():
 			if req := s.opening(l, node, now); req != nil {
 				s.wake(l)
@@ -378,7 +312,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	if !l.lane.Wildcard && l.mapped && len(o.rest)+len(o.hidden) == 0 && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
+	all := l.mapped && len(o.rest)+len(o.hidden) == 0
+	if all && !l.lane.Wildcard && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
 		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req
@@ -386,8 +321,10 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 
 // legacy reports whether a type's wildcard is asked for by a request without names (WILD-10).
 func (s *streamState) legacy(t cache.TypeURL) bool {
-	form := s.config.WildcardForm
-	return form == WildcardLegacy || form == WildcardAuto && s.hub.Properties(t).EmptyIsWildcard
+	if s.config.WildcardForm == WildcardAuto {
+		return s.hub.Properties(t).EmptyIsWildcard
+	}
+	return s.config.WildcardForm == WildcardLegacy
 }
 
 // take returns the names that the next request subscribes and unsubscribes, and counts them

@@ -40,6 +40,11 @@ type quarantine struct {
 // due is the time from which the type may be asked for alone.
 func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
+// outlasts reports whether the type is not to be asked for at a time, or has not been alone yet.
+func (q *quarantine) outlasts(at time.Time) bool {
+	return q.notBefore.IsZero() || q.notBefore.After(at)
+}
+
 func newSuspects() *suspects {
 	return &suspects{
 		strikes:     make(map[cache.TypeURL]int),
@@ -50,6 +55,9 @@ func newSuspects() *suspects {
 
 func (s *suspects) suspected(t cache.TypeURL) bool { return s.strikes[t] > 0 }
 
+// convicted reports whether a type is in quarantine.
+func (s *suspects) convicted(t cache.TypeURL) bool { return s.quarantined[t] != nil }
+
 func (s *suspects) clear(t cache.TypeURL) {
 	delete(s.strikes, t)
 	delete(s.tried, t)
@@ -59,16 +67,16 @@ func (s *suspects) clear(t cache.TypeURL) {
 // most so many are convicted at the same time.
 // A stream convicts nobody if it had no response and outlived no question by trial: the server
 // may end every stream.
-func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Effect) {
+func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Verdict) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
 		switch {
-		case !l.asked() || l.answered:
-		case now.Sub(l.askedAt) < trial:
-			blamed = append(blamed, t)
-		default:
+		case !l.awaits():
+		case l.outlived(now):
 			sound = true
+		default:
+			blamed = append(blamed, t)
 		}
 	}
 	for _, t := range blamed {
@@ -81,13 +89,13 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (jud
 }
 
 // convict puts a type in quarantine. At most so many are there at the same time: one may be pardoned.
-func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Effect) {
+func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Verdict) {
 	if len(s.quarantined) >= most {
-		judged = append(judged, Effect{Lane: fanout.Lane{Type: s.pardon()}, Conviction: true})
+		judged = append(judged, Verdict{Type: s.pardon()})
 	}
 	s.quarantined[t] = &quarantine{message: message, convicted: now}
 	s.clear(t)
-	return append(judged, Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
+	return append(judged, Verdict{t, true})
 }
 
 // pardon makes room for another convicted type. It drops the one whose next attempt has been due
@@ -128,7 +136,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 				held = l
 			}
 		case l.answered:
-		case l.asked() && now.Sub(l.askedAt) >= trial:
+		case l.outlived(now):
 			s.clear(l.lane.Type)
 		default:
 			busy = true

@@ -29,8 +29,8 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 		}}}
 		convicted := false
 		for _, e := range s.blame(sl, "unknown type", DefaultBounds.Quarantined, now) {
-			if convicted = convicted || e.Suspect && e.Lane.Type == typ(i); !e.Suspect {
-				pardoned = append(pardoned, e.Lane.Type)
+			if convicted = convicted || e == (Verdict{typ(i), true}); !e.Convicted {
+				pardoned = append(pardoned, e.Type)
 			}
 		}
 		if !convicted {

@@ -57,11 +57,19 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 	return at
 }
 
+// missingOver reports whether the first of the does-not-exist timers is over. It runs on until the stream is alive.
+func (t *timers) missingOver(missing time.Duration, alive liveness, now time.Time) bool {
+	if len(t.missing) == 0 || t.missing[0].written.Add(missing).After(now) {
+		return false
+	}
+	return alive.answeredSince(t.missing[0].question)
+}
+
 // tickTimers handles the timers of a stream that have run out. The Hub knows which of the names
 // were answered.
 func (c *Core) tickTimers(s *slot, now time.Time) {
 	t := &s.stream.timers
-	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && s.alive.answeredSince(t.missing[0].question) {
+	for t.missingOver(c.missingAfter(), s.alive, now) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
 		if names := first.current(); len(names) > 0 {
@@ -94,7 +102,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		// Some may count as delivered only since tickUnanswered looked at them.
 		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
-		s.outage.suspended = !s.outage.since.IsZero() // a solo stream that has lasted for so long is not refused (H-39)
+		s.outage.suspend() // a solo stream that has lasted for so long is not refused (H-39)
 	}
 	s.stream.wake(l)
 	s.wakeShown()
@@ -109,7 +117,7 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 	s.stream.wake(l)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
-		e := &c.entries[s.entry]
+		e := c.entryOf(s)
 		e.ignoresVersions = e.ignoresVersions || e.bare // as in sweeps
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
 		s.stream.wake(l)
@@ -121,7 +129,9 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 // earlier returns the earliest of some times, where zero means never.
 func earlier(times ...time.Time) (at time.Time) {
 	for _, t := range times {
-		if at.IsZero() || !t.IsZero() && t.Before(at) {
+		switch {
+		case t.IsZero():
+		case at.IsZero(), t.Before(at):
 			at = t
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,8 +112,10 @@ func wants(wanted map[fanout.Lane]bool, t cache.TypeURL) bool {
 // untried reports whether the entry in use must be asked for a type alone first. While one lane of a type
 // is on trial, the other one waits.
 func (c *Core) untried(t cache.TypeURL) bool {
-	onTrial := c.onTrial() != nil && c.trial.lane.Type == t
-	return onTrial || !t.Basic() && !c.trials.passed[t] && !c.answers(t)
+	if c.trial.carries(t) {
+		return true
+	}
+	return !t.Basic() && !c.trials.passed[t] && !c.answers(t)
 }
 
 // answers reports whether the entry in use has answered a type before (UP-21).
@@ -123,14 +126,25 @@ func (c *Core) answers(t cache.TypeURL) bool {
 
 // aloneOnMain reports whether the main stream carries no other type.
 func (c *Core) aloneOnMain(t cache.TypeURL) bool {
-	lanes := c.main.stream.lanes
-	return len(lanes) == 0 || len(lanes) == 1 && lanes[t] != nil
+	others := len(c.main.stream.lanes)
+	if c.main.carries(t) {
+		others--
+	}
+	return others == 0
+}
+
+// noTrial reports whether no lane is on trial, nor about to be.
+func (c *Core) noTrial() bool { return c.trial.lane == (fanout.Lane{}) }
+
+// mayPick reports whether it is time to pick the type of the next trial.
+func (c *Core) mayPick(now time.Time) bool {
+	return c.noTrial() && c.main.open() && due(c.trials.pickAt, now)
 }
 
 // nextTrial begins a trial if there is none: that of the type whose holder has waited for longest.
 func (c *Core) nextTrial(wanted map[fanout.Lane]bool, now time.Time) {
 	t := c.trials
-	if c.trial.lane != (fanout.Lane{}) || !c.main.open() || !due(t.pickAt, now) {
+	if !c.mayPick(now) {
 		return
 	}
 	best, holder := c.pick(now)
@@ -170,7 +184,7 @@ func (c *Core) pick(now time.Time) (best cache.TypeURL, holder string) {
 			continue
 		}
 		h, at := c.hub.Of(typ).Asker(t.turns)
-		if b := t.waiting[best]; b == nil || at < turn || at == turn && k.tried < b.tried {
+		if b := t.waiting[best]; b == nil || cmp.Or(cmp.Compare(at, turn), cmp.Compare(k.tried, b.tried)) < 0 {
 			best, holder, turn = typ, h, at
 		}
 	}
@@ -190,15 +204,20 @@ func (c *Core) dropTrial(now time.Time) {
 // settleTrial ends the trial if it is over, or not needed any more: its lane is not wanted, or goes up
 // on another stream.
 func (c *Core) settleTrial(wanted map[fanout.Lane]bool, now time.Time) {
-	lane := c.trial.lane
-	if lane == (fanout.Lane{}) {
+	if c.noTrial() {
 		return
 	}
-	s, _ := c.carrier(lane)
-	elsewhere := s != &c.trial && (s != nil || !c.untried(lane.Type))
-	if c.concluded(now) || !wanted[lane] || elsewhere {
+	if lane := c.trial.lane; c.concluded(now) || !wanted[lane] || c.elsewhere(lane) {
 		c.dropTrial(now)
 	}
+}
+
+// elsewhere reports whether a lane is on another stream than the trial's, or goes up on one.
+func (c *Core) elsewhere(lane fanout.Lane) bool {
+	if s, _ := c.carrier(lane); s != nil {
+		return s != &c.trial
+	}
+	return !c.untried(lane.Type)
 }
 
 // concluded reports whether the type on trial has passed it, and notes that it has: it has an answer,
@@ -213,13 +232,16 @@ func (c *Core) concluded(now time.Time) bool {
 
 func (c *Core) trialOver(now time.Time) bool {
 	s, l := &c.trial, c.onTrial()
-	return l != nil && due(l.trialEnds(&c.config), now) && (l.answered || c.attentive(s, l))
+	if l == nil || !due(l.trialEnds(&c.config), now) {
+		return false
+	}
+	return l.answered || c.attentive(s, l)
 }
 
 // trialEnds is the earliest end of the trial of a lane; zero: it is not asked for yet.
 func (l *laneState) trialEnds(c *Config) time.Time {
 	switch {
-	case !l.asked() || !l.answered:
+	case !l.answered:
 		return addTo(l.askedAt, trial)
 	case l.settle.waiting && !l.settle.piecemeal:
 		return l.askedAt.Add(trial + c.SettleCap) // at the latest
@@ -229,24 +251,23 @@ func (l *laneState) trialEnds(c *Config) time.Time {
 
 // tickTrial ends a trial that is over, and begins the next one.
 func (c *Core) tickTrial(now time.Time) {
-	idle := c.trial.lane == (fanout.Lane{})
-	if idle && c.main.open() && due(c.trials.pickAt, now) || !idle && c.concluded(now) {
+	if c.mayPick(now) || c.concluded(now) {
 		c.place(now)
 	}
 }
 
 // trialAt is when something is due about trials, or zero.
 func (c *Core) trialAt(now time.Time) time.Time {
-	s := &c.trial
-	if s.lane == (fanout.Lane{}) && c.main.open() {
+	switch l := c.onTrial(); {
+	case c.noTrial() && c.main.open():
 		return c.trials.pickAt
-	}
-	if l := c.onTrial(); l != nil && !c.trialOver(now) {
-		return toCome(l.trialEnds(&c.config), now)
-	} else if l != nil {
+	case l == nil:
+		return time.Time{}
+	case c.trialOver(now):
 		return now
+	default:
+		return toCome(l.trialEnds(&c.config), now)
 	}
-	return time.Time{}
 }
 
 // onTrial is the lane on the trial stream, or nil.
@@ -260,7 +281,7 @@ func (c *Core) onTrial() *laneState {
 // onlyTried stands for the trials of a type that waits for one, with their outage; nil: it does not wait.
 func (c *Core) onlyTried(typ cache.TypeURL) *slot {
 	k := c.trials.waiting[typ]
-	if k == nil || !c.main.open() || c.suspects.quarantined[typ] != nil {
+	if k == nil || !c.main.open() || c.suspects.convicted(typ) {
 		return nil
 	}
 	return &slot{role: Trial, outage: k.outage}
@@ -268,7 +289,7 @@ func (c *Core) onlyTried(typ cache.TypeURL) *slot {
 
 // refusesType reports whether the outage is about the one type that the slot is for.
 func (s *slot) refusesType() bool {
-	return s.role == Solo || s.role == Trial && s.outage.last.Refused
+	return s.role == Solo || s.role == Trial && s.outage.last.Refused()
 }
 
 // trialEnded handles the end of the trial stream, or of an attempt to open it. It is a strike against
@@ -278,21 +299,19 @@ func (s *slot) refusesType() bool {
 func (c *Core) trialEnded(end End, refusal bool, now time.Time) {
 	s, l, k := &c.trial, c.onTrial(), c.trials.waiting[c.trial.lane.Type]
 	typ := s.lane.Type
-	strike := refusal && l != nil && l.asked() && !l.answered && now.Sub(l.askedAt) < trial && c.serves(now)
+	noRoom := end.Kind == EndNoRoom
 	switch {
-	case l != nil && l.answered, end.NoRoom && !s.open(): // without room for a second stream it is asked for on the first
+	case l.hasAnswer(), noRoom && !s.open(): // without room for a second stream it is asked for on the first
 		c.trials.pass(typ)
-	case k == nil || end.NoRoom:
+	case k == nil || noRoom:
 	default:
 		s.ended(end, now)
 		k.outage.begin(s.outage.since, end)
 		k.notBefore = now.Add(k.attempts.failed(&c.config.Backoff, c.random()))
 		c.trials.notBefore = now.Add(trialFloor)
-	}
-	if strike && k != nil {
-		if k.strikes++; k.strikes >= convictAt {
-			k.strikes = 0
-			c.effects = append(c.effects, c.suspects.convict(typ, end.Message, c.config.bounds().Quarantined, now)...)
+		atOnce := l.asked() && !l.outlived(now)
+		if refusal && atOnce && c.serves(now) {
+			c.strike(typ, end.Message, now)
 		}
 	}
 	c.stop(s)
@@ -300,13 +319,26 @@ func (c *Core) trialEnded(end End, refusal bool, now time.Time) {
 	c.place(now)
 }
 
+// strike counts a trial against its type, and may convict it.
+func (c *Core) strike(typ cache.TypeURL, message string, now time.Time) {
+	k := c.trials.waiting[typ]
+	if k.strikes++; k.strikes < convictAt {
+		return
+	}
+	k.strikes = 0
+	for _, v := range c.suspects.convict(typ, message, c.config.bounds().Quarantined, now) {
+		c.emit(v)
+	}
+}
+
 // serves reports whether the main stream works, so that the end of another one says something about
 // what that one asked for.
 func (c *Core) serves(now time.Time) bool {
 	s := &c.main
-	return s.open() && s.failingSince().IsZero() && (s.answered || slices.ContainsFunc(s.stream.inOrder(), func(l *laneState) bool {
-		return l.asked() && now.Sub(l.askedAt) >= trial
-	}))
+	if !s.works() {
+		return false
+	}
+	return s.answered || slices.ContainsFunc(s.stream.inOrder(), func(l *laneState) bool { return l.outlived(now) })
 }
 
 // addTo adds to a time, where zero means never.

@@ -169,7 +169,7 @@ func TestTypesOfOneHolderTakeTurnsAsTheyCome(t *testing.T) {
 // main stream (UP-21).
 func TestWithoutRoomForATrialThereIsNone(t *testing.T) {
 	c := inCourt(t, ModeDelta)
-	c.fails = &End{NoRoom: true, Message: "there is no room for a stream"}
+	c.fails = &End{Kind: EndNoRoom, Message: "there is no room for a stream"}
 	c.wants("new")
 	c.pass(time.Second)
 	if !c.carried("new") {
@@ -183,7 +183,7 @@ func TestWithoutRoomForATrialThereIsNone(t *testing.T) {
 func TestATrialIsNotAboutTheMethod(t *testing.T) {
 	c := inCourt(t, ModeAuto)
 	c.pass(2 * time.Second)
-	c.ends = &End{Refused: true, Unimplemented: true, Message: "unknown type"}
+	c.ends = &End{Kind: EndUnimplemented, Message: "unknown type"}
 	c.wants("unknown")
 	c.turn()
 	for range 10 {

@@ -33,7 +33,7 @@ const (
 //
 // An answer takes a name out of every state, and names that clients give up leave all of them. The
 // second subscribe restarts neither config.patience nor the missing timer, unless the name is in
-// restart (stream.go). An absent name stays absent while it is asked for again. A removal does not
+// restart (lane.go). An absent name stays absent while it is asked for again. A removal does not
 // answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
@@ -43,12 +43,12 @@ type unanswered struct {
 	waiting []nameTimer
 	// returned has names that clients want again, and whose time to be looked at has passed.
 	returned []string
-	// absent has the names that upstream does not have. It is read from the Hub at lookAt, pairEvery
-	// after a response or timer may have changed it; zero: never.
-	absent map[string]*retry
-	lookAt time.Time
-	// queues have the absent names in order of time, one queue for each interval.
-	queues [7][]*retry
+	// absent has the names that upstream does not have, with the interval at which it is asked again, and
+	// retries when it is. They are read from the Hub at lookAt, pairEvery after a response or timer may have
+	// changed them; zero: never.
+	absent  map[string]time.Duration
+	retries cache.Deadlines[string]
+	lookAt  time.Time
 
 	// due has the names to ask for again before their silence counts.
 	due      []string
@@ -62,21 +62,21 @@ type unanswered struct {
 	delivered []string
 }
 
-// retry is the time at which to ask again for a name that upstream does not have.
-type retry struct {
-	name string
-	at   time.Time
-}
-
 // comesBack handles a name that clients want again and that was subscribed all along: upstream may have
 // left it unanswered, and it was looked at while nobody wanted it. It is not asked for again twice.
 func (l *laneState) comesBack(name string) {
 	u := &l.unanswered
-	_, again := u.unsubscribed[name]
-	_, restarts := l.restart[name]
-	if u.on && (restarts || !again) && (len(u.waiting) == 0 || l.sent[name].Before(u.waiting[0].written)) {
-		u.returned = append(u.returned, name)
+	if !u.on {
+		return
 	}
+	_, again := u.unsubscribed[name]
+	if _, restarts := l.restart[name]; again && !restarts {
+		return
+	}
+	if len(u.waiting) > 0 && !l.sent[name].Before(u.waiting[0].written) {
+		return // it is still to be looked at
+	}
+	u.returned = append(u.returned, name)
 }
 
 // lookSoon schedules a look at which names of the type are Absent.
@@ -148,37 +148,33 @@ func (l *laneState) pairAt() (at time.Time) {
 
 // look replaces the absent names; those that stay keep their retry.
 func (u *unanswered) look(names []string) {
-	absent := make(map[string]*retry, len(names))
+	was := u.absent
+	u.absent = make(map[string]time.Duration, len(names))
 	for _, name := range names {
-		r := u.absent[name]
-		if r == nil {
-			r = &retry{name, u.lookAt.Add(retryFirst - pairEvery)}
-			u.queues[0] = append(u.queues[0], r)
+		every, known := was[name]
+		if !known {
+			every = retryFirst
+			u.retries.Set(name, u.lookAt.Add(retryFirst-pairEvery))
 		}
-		absent[name] = r
+		u.absent[name] = every
 	}
-	u.absent, u.lookAt = absent, time.Time{}
+	for name := range was {
+		if _, still := u.absent[name]; !still {
+			u.forget(name)
+		}
+	}
+	u.lookAt = time.Time{}
 }
 
-// next returns the queue whose first name is the next to ask for, or -1.
-func (u *unanswered) next() (first int) {
-	first = -1
-	for i, q := range u.queues {
-		for len(q) > 0 && u.absent[q[0].name] != q[0] { // answered or given up meanwhile
-			q = q[1:]
-		}
-		if u.queues[i] = q; len(q) > 0 && (first < 0 || q[0].at.Before(u.queues[first][0].at)) {
-			first = i
-		}
-	}
-	return first
+// forget drops a name that is not absent any more.
+func (u *unanswered) forget(name string) {
+	delete(u.absent, name)
+	u.retries.Set(name, time.Time{})
 }
 
 // retryAt is when to ask again for the next absent name, or zero.
-func (u *unanswered) retryAt() (at time.Time) {
-	if i := u.next(); i >= 0 {
-		at = u.queues[i][0].at
-	}
+func (u *unanswered) retryAt() time.Time {
+	_, at := u.retries.First()
 	return at
 }
 
@@ -188,16 +184,11 @@ func (u *unanswered) choose(most int, now time.Time) (pair []string) {
 	u.pairedAt = now
 	n := min(len(u.due), most)
 	pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
-	for i := u.next(); i >= 0 && len(pair) < most; i = u.next() {
-		first := u.queues[i][0]
-		if first.at.After(now) {
-			break
-		}
-		u.queues[i] = u.queues[i][1:]
-		pair = append(pair, first.name)
-		i = min(i+1, len(u.queues)-1)
-		first.at = now.Add(min(retryFirst<<i, retryMax))
-		u.queues[i] = append(u.queues[i], first)
+	for len(pair) < most && due(u.retryAt(), now) {
+		name, _ := u.retries.First()
+		pair = append(pair, name)
+		u.absent[name] = min(2*u.absent[name], retryMax)
+		u.retries.Set(name, now.Add(u.absent[name]))
 	}
 	return pair
 }
@@ -260,12 +251,9 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 
 // lookSoon has the lanes of some types look at their absent names, since a lapse may have changed them.
 func (c *Core) lookSoon(types []cache.TypeURL, now time.Time) {
-	for _, s := range c.slots() {
-		if !s.open() {
-			continue
-		}
+	for s := range c.openSlots() {
 		for _, t := range types {
-			if l := s.stream.lanes[t]; l != nil && l.asked() { // otherwise nothing is absent
+			if l := s.stream.lanes[t]; l.asked() { // otherwise nothing is absent
 				l.unanswered.lookSoon(now)
 				s.stream.wake(l)
 			}

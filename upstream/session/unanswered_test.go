@@ -123,7 +123,7 @@ func TestARelayGetsTheSubscribe(t *testing.T) {
 	s, l := askedAgain("a")
 	s.take(l, unlimited(), time.Unix(5, 0))
 	l.unanswered.due = []string{"a"}
-	c := Core{config: Config{ExplicitMissing: Yes}, entries: make([]entry, 1)}
+	c := Core{config: Config{Dialect: Dialect{ExplicitMissing: Yes}}, ranking: ranking{entries: make([]entry, 1)}}
 	c.tickUnanswered(&slot{}, l, time.Unix(6, 0))
 	if u := &l.unanswered; u.on || u.due != nil {
 		t.Errorf("%+v is left to ask for", u)

@@ -33,11 +33,14 @@ type fault struct {
 
 // bareAt is when to consider asking for a wildcard without versions, or zero.
 func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
-	if !l.lane.Wildcard || !l.asked() || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
+	if !l.mayBeUnchanged() || c.bare[l.lane] || !c.attentive(s, l) {
 		return at
 	}
 	return l.askedAt.Add(c.missingAfter())
 }
+
+// mayBeUnchanged reports whether the lane is a wildcard that was asked for with versions and is not answered.
+func (l *laneState) mayBeUnchanged() bool { return l.lane.Wildcard && l.mapped && l.awaits() }
 
 // tickBare asks for a wildcard without versions if it is time to and its set is uncertain, and so
 // for all others of the stream that have no response. It reports whether it replaced the stream.
@@ -55,10 +58,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 			c.bare[other.lane] = true
 		}
 	}
-	c.effects = append(c.effects, Effect{
-		Notice: "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions",
-		Entry:  c.entries[s.entry].Name,
-	})
+	c.notice(c.entryOf(s), "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions")
 	c.replace(s, now)
 	return true
 }
@@ -97,7 +97,7 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	if !f.told {
 		f.told = true
-		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertain: &u})
+		c.emit(Uncertain{Lane: l.lane, Entry: c.entryOf(s).Name, Uncertainty: u})
 	}
 	if !s.sotw { // a SotW server sends the whole set with each response anyway
 		c.replace(s, now)

@@ -269,8 +269,8 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	effects := r.core.Effects()
 	for _, e := range effects {
 		e.Apply(r.hub)
-		if e.Check != 0 {
-			r.check(e.Check, e.Timeout)
+		if e, ok := e.(upsession.CheckDue); ok {
+			r.check(e.Stream, e.Timeout)
 		}
 	}
 	for _, id := range slices.Clone(r.streams) {

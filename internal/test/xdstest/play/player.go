@@ -300,11 +300,11 @@ func (p *player) step(g *group, event func()) (learned bool) {
 	effects := g.core.Effects()
 	for _, e := range effects {
 		e.Apply(g.hub)
-		if e.Check != 0 {
-			p.check(g, e.Check, e.Timeout)
-		}
-		if e.Refused != nil {
-			p.refused(g, *e.Refused)
+		switch e := e.(type) {
+		case upsession.CheckDue:
+			p.check(g, e.Stream, e.Timeout)
+		case upsession.Refusal:
+			p.refused(g, e)
 		}
 	}
 	return len(effects) > 0
