@@ -27,12 +27,12 @@ import (
 // upstreamRules are the rules of the client side that the relay keeps, and those
 // that both sides have in common.
 var upstreamRules = slices.Concat(
-	numbered("UP", 1, 19), numbered("UP", 21, 21),
+	numbered("UP", 1, 19), numbered("UP", 21, 25),
 	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 20),
-	numbered("ERR", 1, 14),
+	numbered("ERR", 1, 16),
 	numbered("TTL", 1, 13),
-	numbered("VALID", 1, 6), numbered("VALID", 8, 9),
+	numbered("VALID", 1, 6), numbered("VALID", 8, 13),
 	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 42),
 )
 
@@ -48,8 +48,11 @@ var upstreamReasons = map[string]string{
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
 	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
 	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream/session and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
-	"VALID-8": "transcripts for all but the streams of a connection, of which a transcript's client has one (TestStreamsPerConnection), and what needs many or a clock of its own: " +
-		"downstream.TestStreamsAreShared, TestNamesAreShared, TestConnectionsAreShared, TestFloodsEnd, TestRapidReset and TestMemoryPressure",
+	"VALID-10": "transcripts for groups, and what needs many connections or a clock of its own: " +
+		"downstream.TestStreamsAreShared, TestNamesAreShared and TestConnectionsAreShared",
+	"VALID-11": "a transcript's client has one stream a connection; TestStreamsPerConnection, downstream.TestFloodsEnd and TestRapidReset",
+	"VALID-12": "transcripts have no incomplete requests; downstream.TestInflight_Turns, TestInflight_Bound and their like, S2 and S8 of internal/test/attack",
+	"VALID-13": "transcripts for sets; downstream.TestMemoryPressure for memory",
 }
 
 // TestLargeResources: the relay takes in what is far above Go's default limit
