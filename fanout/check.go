@@ -71,7 +71,8 @@ func (x *index) check() (broken []string) {
 	// A set that nobody wants is empty and not complete; a set that somebody wants has not been
 	// given up.
 	w := &x.wildcard
-	must(w.pinned || !w.synced && w.Len() == 0 && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
+	bare := w.Len() == 0 && !w.synced
+	must(w.pinned || bare && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
 	return slices.Concat(broken, x.named.check(), w.check())
 }
 

@@ -13,7 +13,10 @@ import (
 // or the Hub gives nothing up any more.
 func (x *index) desired(id cache.ID) bool {
 	if x.hub.keepsAll.Load() {
-		return id == wildcardID && x.wildcard.pinned || id != wildcardID && x.named.Pinned(x.named.Name(id))
+		if id == wildcardID {
+			return x.wildcard.pinned
+		}
+		return x.named.Pinned(x.named.Name(id))
 	}
 	return x.linger.has(id) || x.interest.wants(id)
 }

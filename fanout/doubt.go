@@ -68,7 +68,8 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 		for _, name := range answered(u) {
 			delete(d.faulty, name)
 		}
-		if sound && (u.Full || u.Synced && !d.cameOn(u.Stream)) { // the response lists everything, or the set is whole
+		listsAll := u.Full || u.Synced && !d.cameOn(u.Stream)
+		if sound && listsAll {
 			for name, overdue := range d.mayBeHidden {
 				if overdue == u.Stream {
 					u.Missing = append(u.Missing, name)

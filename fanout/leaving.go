@@ -99,7 +99,7 @@ func (v Departed) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 		if l.to <= told {
 			break
 		}
-		if !v.leaves(l, told, l.to) || l.member && len(v.s.names.ids) > 0 && told < v.x.leaving.lost {
+		if !v.leaves(l, told, l.to) || l.member && v.forgot(told) {
 			continue
 		}
 		if i, again := at[l.Name]; !again {
@@ -110,6 +110,11 @@ func (v Departed) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 	}
 	slices.Reverse(all)
 	return all
+}
+
+// forgot reports whether the resource that one of the client's names led to may have left since told, and be forgotten.
+func (v Departed) forgot(told cache.Seq) bool {
+	return len(v.s.names.ids) > 0 && told < v.x.leaving.lost
 }
 
 // Still returns those of all, which the client was sent as leaving, that are still leaving.

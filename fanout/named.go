@@ -131,9 +131,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	since, told := n.x.answers.same(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
-	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
-		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
-		// the server may also send it in any case, and not repeat it.
+	if n.mayBeOld(r.Resource, u) {
 		n.Unconfirm(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
 			n.x.unstored.early[r.Name] = true
@@ -163,6 +161,15 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		n.x.unstored.release([]cache.Received{r})
 	}
 	return 0
+}
+
+// mayBeOld reports whether a resource may be an old answer, to a name that was given up and is wanted again (H-1). If
+// the type is full-state, the server may also send it in any case, and not repeat it.
+func (n *namedLane) mayBeOld(r *cache.Resource, u *cache.Update) bool {
+	if u.Full || n.x.solicited(r) {
+		return false
+	}
+	return !n.x.fullState() || n.x.unstored.late(r)
 }
 
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).
@@ -248,10 +255,11 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	if cause == cache.Timer && r != nil {
 		n.aliasesFallSilent(r)
 	}
+	mayBeByAlias := r == nil || len(r.Aliases) > 0
 	switch {
 	case !n.Pinned(name):
 		n.Forget(id, n.x.covers)
-	case cause == cache.Removed && !n.Asked(id) && (r == nil || len(r.Aliases) > 0):
+	case cause == cache.Removed && mayBeByAlias && !n.Asked(id):
 		// Perhaps the alias for which it was here, or was sent, has lost it. Only the answer to its
 		// name says whether it exists (UP-8).
 		n.Unset(id, n.x.next())

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -32,7 +33,8 @@ func (o OfType) Unproven() bool {
 	return o.is(func(x *index) bool {
 		w := &x.wildcard
 		doubted := x.interest.withheld > 0 && w.doubts.any()
-		return w.pinned && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
+		open := x.restored.set || !w.synced || len(w.Unconfirmed()) > 0
+		return w.pinned && (open || doubted)
 	})
 }
 
@@ -159,8 +161,9 @@ func (o OfType) Asker(turns map[string]uint64) (holder string, turn uint64) {
 	first := true
 	o.hub.types.look(o.url, func(x *index) {
 		for h := range x.interest.holders {
-			if at := turns[h]; first || at < turn || at == turn && h < holder {
-				holder, turn, first = h, at, false
+			before := cmp.Or(cmp.Compare(turns[h], turn), cmp.Compare(h, holder)) < 0
+			if first || before {
+				holder, turn, first = h, turns[h], false
 			}
 		}
 	})

@@ -107,10 +107,15 @@ func (r *restored) observe(u *cache.Update) {
 			h, held := named.guard.held[of.Name]
 			return held && h.stream == u.Stream
 		})
-		if !removed && !named.doubts.since(name, u.Stream) && (named.Confirmed(name) || !named.Has(name) && len(named.UnconfirmedAnswers(name)) == 0) {
+		if !removed && !named.doubts.since(name, u.Stream) && named.agreed(name) {
 			r.confirm(name)
 		}
 	}
+}
+
+// agreed reports whether upstream has confirmed what a name leads to, if it leads to something.
+func (n *namedLane) agreed(name string) bool {
+	return n.Confirmed(name) || !n.Has(name) && len(n.UnconfirmedAnswers(name)) == 0
 }
 
 // confirm notes that upstream has announced or removed what a name leads to, or has been shown its

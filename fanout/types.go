@@ -74,7 +74,8 @@ func (t *types) drop(url cache.TypeURL) {
 
 // remembers reports whether something has to be remembered of a type that nobody wants.
 func (x *index) remembers() bool {
-	return x.suspect || x.unstored.remembers() || x.unwanted.any() || !x.shelf.empty()
+	forDisk := x.unwanted.any() || !x.shelf.empty()
+	return forDisk || x.suspect || x.unstored.remembers()
 }
 
 // all returns the indexes of all types.

@@ -192,10 +192,13 @@ func (s *unstored) late(r *cache.Resource) bool {
 	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { _, is := s.givenUp[name]; return is })
 }
 
+// transient reports whether a resource is not for keeping while nobody subscribes to it.
+func transient(r cache.Received) bool { return r.TTL != 0 || r.DoNotCache || r.Negative }
+
 // keep keeps a resource if there is room. It returns how many are dropped.
 func (s *unstored) keep(r cache.Received) (dropped int) {
 	budget := s.x.hub.config.Unasked
-	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
+	if transient(r) || int64(r.Size()) > budget.max.Load() {
 		s.noteGone(r.Resource) // it is asked for again when somebody wants it
 		return 1
 	}

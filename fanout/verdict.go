@@ -37,8 +37,10 @@ func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	return v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.doubts.concern(name) ||
-		len(v.s.names.ids) > 0 && v.x.named.doubts.concern(name)
+	if v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.doubts.concern(name) {
+		return true
+	}
+	return len(v.s.names.ids) > 0 && v.x.named.doubts.concern(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {

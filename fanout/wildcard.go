@@ -140,7 +140,8 @@ func (w *wildcardLane) fails() {
 // awaitsUncertain reports whether a client wants the set while it is only restored, or has members
 // that upstream has not announced again and a fault hid the name that it came for.
 func (w *wildcardLane) awaitsUncertain() bool {
-	return w.x.interest.wants(wildcardID) && (w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0)
+	uncertain := w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
+	return uncertain && w.x.interest.wants(wildcardID)
 }
 
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
