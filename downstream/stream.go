@@ -489,9 +489,6 @@ func tooLarge(size, limit int) *session.End {
 	return &session.End{Reason: session.OverLimit, Message: fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
 }
 
-// statusOf returns the gRPC status of an End.
-func statusOf(e *session.End) *status.Status { return status.New(codes.Code(e.Code()), e.Message) }
-
 func (st *stream) protocol() string {
 	if st.kind.Delta {
 		return "delta"

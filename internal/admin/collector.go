@@ -35,6 +35,12 @@ type Relay interface {
 	// client has or asks for, in order of their names, after a name and at most so many.
 	Client(stream uint64) (c downstream.Client, ok bool)
 	ClientNames(stream uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool)
+	// ClientName describes one resource, as a client has it; some: the client has to do with it.
+	ClientName(stream uint64, t cache.TypeURL, name string) (n session.ClientName, some bool)
+	// Disconnect ends a client's stream, and Resync has its client sent again all that it asks for. They report whether
+	// there is such a stream.
+	Disconnect(stream uint64) bool
+	Resync(stream uint64) bool
 	// Holders are the versions of a resource that a group's clients have.
 	Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstream.Holder
 	// StartDrain has the relay report that it is not ready and, if away is set, refuse new streams and end the open

@@ -100,9 +100,13 @@ func (h *handler) streamOf(w http.ResponseWriter, req *http.Request) (c downstre
 		return c, false
 	}
 	if c, ok = h.relay.Client(id); !ok {
-		http.Error(w, fmt.Sprintf("there is no stream %d; it may have ended, and /clients lists those that are open", id), http.StatusNotFound)
+		noStream(w, id)
 	}
 	return c, ok
+}
+
+func noStream(w http.ResponseWriter, id uint64) {
+	http.Error(w, fmt.Sprintf("there is no stream %d; it may have ended, and /clients lists those that are open", id), http.StatusNotFound)
 }
 
 // differ collects the differences of one client.

@@ -7,7 +7,8 @@
 // It owns the metrics registry, the HTTP server and the gRPC server behind it, and nothing else: counters grow by
 // calls of the streams (upstream.Observer, downstream.Observer), and everything about state
 // is read from the relay at each request. On POST it can release the removals that the
-// guard holds back, drain the relay, change the level of the log and start a reload; nothing else changes.
+// guard holds back, drain the relay, end one client's stream or have the client sent everything again, change the level
+// of the log and start a reload; nothing else changes.
 // Of resources' bodies it shows those in which a client differs from the relay, with what may be secret
 // redacted (internal/readable), and over CSDS others where the configuration wants that; none of a Secret.
 // Metric labels are closed sets: a type's short name, a reason, a protocol; never a node or a resource name.

@@ -141,7 +141,7 @@ func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 			}
 		}
 	}
-	reply(w, struct {
+	h.acted(w, req, struct {
 		Released int `json:"released"`
 	}{released})
 }

@@ -70,6 +70,8 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &prefix= &summary &limit= &continue=, and ?name= for who has which version", h.resources, false},
 		{"/guard/release", "POST: carries out the removals that the mass-removal guard holds back; ?type=CDS &group=", h.release, true},
 		{"/clients/{stream}/diff", "what one client lacks, has not acknowledged or has rejected, with both bodies where they are known, JSON; ?type=CDS &limit=", h.diff, false},
+		{"/clients/{stream}/resync", "POST: sends one client again all that it asks for; a SotW client has to connect again for that", h.resync, true},
+		{"/clients/{stream}/disconnect", "POST: ends one client's stream, so that it connects again", h.disconnect, true},
 		{"/drain", "POST: reports that the relay is not ready; ?for=60s also refuses new streams, and ends the open ones over that time", h.drain, true},
 		{"/undrain", "POST: ends a drain", h.undrain, true},
 		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},

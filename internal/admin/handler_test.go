@@ -90,6 +90,18 @@ func (d described) ClientNames(_ uint64, t cache.TypeURL, after string, _ int) (
 	}
 	return []session.ClientName{{Name: "a", Asked: true, Step: session.StepRejected, Sent: "v2 of " + string(t), Now: "v2"}}, false
 }
+func (d described) ClientName(stream uint64, t cache.TypeURL, name string) (session.ClientName, bool) {
+	if name != "a" || stream == 3 {
+		return session.ClientName{}, false
+	}
+	step, sent := session.StepSynced, "v2"
+	if stream == 5 {
+		step, sent = session.StepRejected, "v1"
+	}
+	return session.ClientName{Name: name, Asked: true, Step: step, Sent: sent + " of " + string(t), Now: "v2"}, true
+}
+func (d described) Disconnect(stream uint64) bool { return stream <= 5 }
+func (d described) Resync(stream uint64) bool     { return stream <= 5 }
 func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {
 	return []downstream.Holder{{Version: "v2", Step: session.StepSynced, Clients: 963}, {Version: "v1", Step: session.StepUnsent, Clients: 37}}
 }

@@ -329,6 +329,17 @@ func (r *Relay) Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstr
 	return r.server.Holders(hub, t, name)
 }
 
+// ClientName describes one resource of a type, as a client has it.
+func (r *Relay) ClientName(stream uint64, t cache.TypeURL, name string) (downsession.ClientName, bool) {
+	return r.server.ClientName(stream, t, name)
+}
+
+// Disconnect ends a client's stream, so that the client connects again.
+func (r *Relay) Disconnect(stream uint64) bool { return r.server.Disconnect(stream) }
+
+// Resync has a client sent again all that it asks for.
+func (r *Relay) Resync(stream uint64) bool { return r.server.Resync(stream) }
+
 // Check says what does not hold, of the streams of clients, that has to hold at any time.
 func (r *Relay) Check() []string { return r.server.Check() }
 

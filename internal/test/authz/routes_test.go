@@ -33,8 +33,9 @@ var (
 	shown = map[string]string{
 		"/": nothing, "/livez": nothing, "/readyz": nothing, "/ready": nothing, "/startupz": nothing, "/metrics": nothing, "/stats/prometheus": nothing,
 		"/server_info": nothing, "/debug/check": nothing, "/clients": byThePlace, "/clients/{stream}": byThePlace, "/groups": byThePlace, "/resources": byThePlace, "/events": byThePlace, "/watch": byThePlace, "/debug/pprof/": byThePlace,
-		"/clients/{stream}/diff": "only this host reaches it; of Secrets it shows names and steps, and of other bodies nothing that is marked as sensitive or inline",
-		"/drain":                 acts, "/undrain": acts,
+		"/clients/{stream}/diff":   "only this host reaches it; of Secrets it shows names and steps, and of other bodies nothing that is marked as sensitive or inline",
+		"/clients/{stream}/resync": acts, "/clients/{stream}/disconnect": acts,
+		"/drain": acts, "/undrain": acts,
 		"/v3/discovery:client_status": byThePlace,
 		"/guard/release":              acts, "/-/reload": acts, "/logging": acts,
 	}
