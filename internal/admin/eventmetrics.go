@@ -30,7 +30,10 @@ func newEventMetrics(r *prometheus.Registry) eventMetrics {
 }
 
 // EventPublished counts events.
-func (m *Metrics) EventPublished(k events.Kind) { m.events.events.WithLabelValues(string(k)).Inc() }
+func (m *Metrics) EventPublished(k events.Kind) {
+	m.events.events.WithLabelValues(string(k)).Inc()
+	m.observed.move()
+}
 
 // WebhookPosted counts attempts to post events.
 func (m *Metrics) WebhookPosted(ok bool) {

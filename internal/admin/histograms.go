@@ -56,6 +56,8 @@ func (m *Metrics) newConvergenceMetrics() convergenceMetrics {
 // Converged measures how long a change took to the last client.
 func (m *Metrics) Converged(t cache.TypeURL, after time.Duration) {
 	m.convergence.seconds.WithLabelValues(t.Short()).Observe(after.Seconds())
+	m.observed.types.of(t).convergence.observe(after, time.Now())
+	m.observed.move()
 }
 
 // ConvergenceSkipped counts changes that were not measured.

@@ -69,6 +69,8 @@ type Metrics struct {
 	reload       reloadMetrics
 	events       eventMetrics
 
+	observed *observed
+
 	relay Relay // set by Attach; nil before
 }
 
@@ -85,7 +87,7 @@ const (
 
 // NewMetrics returns a registry with everything but the gauges over state.
 func NewMetrics(b Build, options ...MetricsOption) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), build: b}
+	m := &Metrics{registry: prometheus.NewRegistry(), build: b, observed: newObserved()}
 	for _, set := range options {
 		set(m)
 	}
@@ -191,6 +193,7 @@ func (m *Metrics) Attach(r Relay) {
 
 // UpstreamConnected counts open streams.
 func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
+	defer m.observed.move()
 	change := 1
 	if !up {
 		change = -1
@@ -220,6 +223,7 @@ func (m *Metrics) stale() float64 {
 
 // UpstreamReconnect counts ended streams and failed attempts.
 func (m *Metrics) UpstreamReconnect(role upsession.Role, reason string, wait time.Duration) {
+	defer m.observed.move()
 	m.reconnects.WithLabelValues(reason).Inc()
 	if !role.Experiment() {
 		m.backoff.Set(wait.Seconds())
@@ -243,6 +247,7 @@ func (m *Metrics) UpstreamCheck(entry string, v upsession.CheckResult) {
 // UpstreamResponse counts what the control plane sends.
 func (m *Metrics) UpstreamResponse(t cache.TypeURL, set, removed int) {
 	m.lastMessage.SetToCurrentTime()
+	m.observed.received(t, set+removed, time.Now())
 	u := m.upstream.of(t)
 	u.responses.Inc()
 	u.added.Add(float64(set))
@@ -298,11 +303,15 @@ func (m *Metrics) ClientConnectionClosed(reason downstream.ClosedFor) {
 }
 
 // ClientConnected counts streams that open.
-func (m *Metrics) ClientConnected(protocol string) { m.connects.WithLabelValues(protocol).Inc() }
+func (m *Metrics) ClientConnected(protocol string) {
+	m.connects.WithLabelValues(protocol).Inc()
+	m.observed.move()
+}
 
 // ClientDisconnected counts streams that end.
 func (m *Metrics) ClientDisconnected(_ string, reason session.Reason) {
 	m.disconnects.WithLabelValues(string(reason)).Inc()
+	m.observed.move()
 }
 
 // clientSeries are a type's series that every change updates for every client.
@@ -335,6 +344,7 @@ func (m *Metrics) newClientSeries(short string) *clientSeries {
 // ClientRequest counts requests.
 func (m *Metrics) ClientRequest(t cache.TypeURL, kind session.RequestKind) {
 	m.clients.of(t).requests[kind].Inc()
+	m.observed.move()
 }
 
 // ClientResponse counts responses.
@@ -344,10 +354,12 @@ func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int)
 	p.added.Add(float64(resources))
 	p.removed.Add(float64(removed))
 	p.bytes.Add(float64(bytes))
+	m.observed.sent(t, resources+removed, bytes)
 }
 
 // ClientPropagation measures how long changes take, with a trace for an example.
 func (m *Metrics) ClientPropagation(t cache.TypeURL, after time.Duration, trace string) {
+	m.observed.types.of(t).propagation.observe(after, time.Now())
 	h := m.clients.of(t).propagation
 	if e, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
 		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": trace})
