@@ -13,45 +13,20 @@ import (
 
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/adminclient"
 )
 
-// clientState is how far a client is, in the words of istioctl proxy-status, from good to bad.
-type clientState int
+// clientState is how far a client is, and its values are from good to bad.
+type clientState = admin.ClientState
 
 const (
-	inStep   clientState = iota
-	notSent              // nothing was ever sent for the type
-	stale                // something waits to be sent, or to be acknowledged
-	refused              // the relay does not serve it the type
-	rejected             // the client has rejected what there still is
+	inStep   = admin.InStep
+	notSent  = admin.NotSent
+	stale    = admin.Stale
+	refused  = admin.Refused
+	rejected = admin.Rejected
 )
-
-// clientStates are the words for them, which are stable.
-var clientStates = []string{inStep: "SYNCED", notSent: "NOT SENT", stale: "STALE", refused: "REFUSED", rejected: "REJECTED"}
-
-func (s clientState) String() string { return clientStates[s] }
-
-// MarshalText implements encoding.TextMarshaler.
-func (s clientState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// stateOf is how far a client is with a type. One that was sent nothing may be in step all the same: it came with
-// what there is. But a wildcard is answered in any case.
-func stateOf(t *session.ClientType) clientState {
-	states := session.SyncStates() // from good to bad
-	waits := t.Wildcard || t.Resolved < t.Names || t.Behind > 0
-	switch {
-	case t.Refused != "":
-		return refused
-	case t.Sync == states[len(states)-1]:
-		return rejected
-	case t.Nonce == "" && waits:
-		return notSent
-	case t.Sync == states[0]:
-		return inStep
-	}
-	return stale
-}
 
 // typeView is a type of a client as commands show it.
 type typeView struct {
@@ -73,7 +48,7 @@ type clientView struct {
 func view(c downstream.Client) clientView {
 	v := clientView{Client: c, Types: make([]typeView, 0, len(c.Types))}
 	for _, t := range c.Types {
-		state := stateOf(&t)
+		state := admin.StateOf(&t)
 		v.Types = append(v.Types, typeView{t, state})
 		v.State = max(v.State, state)
 		v.Behind += t.Behind
@@ -236,7 +211,7 @@ func answered(err error) error {
 	case http.StatusBadRequest:
 		return &usageError{errors.New(said.Text)}
 	case http.StatusNotFound:
-		if said.Text == "404 page not found" || said.Text == "no such endpoint; / lists all of them" {
+		if said.Text == "404 page not found" || said.Text == "no such endpoint; /help lists all of them" {
 			return fmt.Errorf("%s has no %s: it is the address of metrics.listen, or a relay of an older version; give the one of admin.listen", said.Address, said.Path)
 		}
 		return errors.New(said.Text)

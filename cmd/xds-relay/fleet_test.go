@@ -13,6 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/adminclient"
 	"github.com/xds-relay/xds-relay/internal/console"
 )
@@ -67,7 +68,7 @@ func TestStates(t *testing.T) {
 		{"rejected", session.ClientType{Sync: "nacked", Nonce: "1", Behind: 1, Since: time.Unix(0, 0)}, "REJECTED (1, 16m)"},
 		{"refused", session.ClientType{Sync: "synced", Refused: "too many groups"}, "REFUSED"},
 	} {
-		v := typeView{tt.t, stateOf(&tt.t)}
+		v := typeView{tt.t, admin.StateOf(&tt.t)}
 		if got := v.say(time.Unix(1000, 0)); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/adminclient"
 	"github.com/xds-relay/xds-relay/internal/console"
 )
@@ -302,11 +303,7 @@ func (t *typeView) say(now time.Time) string {
 		return t.State.String()
 	}
 	var more []string
-	n := t.Behind
-	if t.State == notSent {
-		n = max(n, t.Names-t.Resolved) // those that the control plane has not answered
-	}
-	if n > 0 {
+	if n := admin.BehindOf(&t.ClientType); n > 0 {
 		more = append(more, console.Count(n))
 	}
 	if !t.Since.IsZero() {
@@ -327,7 +324,7 @@ func (f *fleet) summary(listed int) string {
 	text := fmt.Sprintf("%s: %s in step", console.Things(f.Total, "client"), console.Count(in))
 	if out := f.Total - in; out > 0 {
 		var states []string
-		for i, word := range slices.Backward(clientStates) {
+		for i, word := range slices.Backward(admin.ClientStates) {
 			if n := f.States[word]; n > 0 && clientState(i) != inStep {
 				states = append(states, console.Count(n)+" "+word)
 			}
