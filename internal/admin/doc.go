@@ -1,5 +1,6 @@
 // Package admin is the relay's face towards its operator: metrics, probes and a
 // look at clients and resources, over HTTP on a loopback address or a Unix socket;
+// the page for people at /, which needs no JavaScript and with it follows what happens (ui.go);
 // on the same connections, over gRPC, what tools ask for: CSDS, health, reflection and channelz;
 // and, where it is asked for, a second face of probes and metrics alone, which may be
 // on any address.
@@ -16,5 +17,5 @@
 //
 // Limitations: there is no authentication, so everything except probes and metrics is on loopback
 // and Unix sockets only; /resources sorts all names of a type at each call, and is for people, not
-// for polling.
+// for polling. The page shows the clients as they were a moment ago, of 10,000 a second or two, while much happens.
 package admin

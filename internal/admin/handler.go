@@ -29,7 +29,7 @@ type handler struct {
 	streams *streams
 }
 
-// page is an endpoint and what it says of itself on the front page.
+// page is an endpoint and what it says of itself on the list at /help.
 type page struct {
 	path, help string
 	serve      http.HandlerFunc
@@ -107,17 +107,30 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) *Face {
 			routes.handle(alias, getOnly(p.serve))
 		}
 	}
+	view := newUI(h)
+	for path, serve := range view.pages() {
+		routes.handle(path, getOnly(serve))
+	}
+	routes.handle("/help", getOnly(helpOf(pages)))
 	routes.handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/" {
-			http.Error(w, "no such endpoint; / lists all of them", http.StatusNotFound)
+			http.Error(w, "no such endpoint; /help lists all of them", http.StatusNotFound)
 			return
 		}
+		view.overview(w, req)
+	}))
+	return &Face{sameOrigin(checkHost(o.Host, tools.either(routes.mux))), routes.paths, tools}
+}
+
+// helpOf lists the endpoints.
+func helpOf(pages []page) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintf(w, "%-14s %s\n", "/", "this relay at a glance, for people: clients, resources, control planes, events")
 		for _, p := range pages {
 			fmt.Fprintf(w, "%-14s %s\n", p.path, p.help)
 		}
-	}))
-	return &Face{sameOrigin(checkHost(o.Host, tools.either(routes.mux))), routes.paths, tools}
+	}
 }
 
 // getOnly refuses everything that could change something.

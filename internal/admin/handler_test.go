@@ -216,7 +216,12 @@ func TestEndpoints(t *testing.T) {
 		code               int
 		body               string
 	}{
-		{"GET", "/", "localhost:18001", 200, "/clients"},
+		{"GET", "/help", "localhost:18001", 200, "/clients"},
+		{"GET", "/", "localhost:18001", 200, "<h1 class=\"vh\">Overview</h1>"},
+		{"POST", "/", "localhost", 405, "read with GET"},
+		{"GET", "/", "evil.example", 421, "this is not"},
+		{"GET", "/ui/live", "evil.example", 421, "this is not"},
+		{"GET", "/ui", "localhost", 404, "/help lists all of them"},
 		{"GET", "/livez", "127.0.0.1:18001", 200, "live"},
 		{"GET", "/livez?verbose", "localhost", 200, "[+]clients ok\n[+]groups ok\nlive\n"},
 		{"GET", "/readyz", "[::1]:18001", 503, "waiting for upstream\n"},

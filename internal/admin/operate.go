@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -22,6 +24,12 @@ func (h *handler) actOn(w http.ResponseWriter, req *http.Request, what string, a
 	if err := knows(req); err != nil {
 		badRequest(w, err)
 		return
+	}
+	if id, err := strconv.ParseUint(req.PathValue("stream"), 10, 64); err == nil && fromForm(req) {
+		if _, ok := h.relay.Client(id); !ok { // its view says so
+			http.Redirect(w, req, fmt.Sprintf("/ui/clients/%d", id), http.StatusSeeOther)
+			return
+		}
 	}
 	c, ok := h.streamOf(w, req)
 	if !ok {

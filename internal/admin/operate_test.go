@@ -29,6 +29,7 @@ func TestOperate(t *testing.T) {
 		{"POST", "/clients/2/resync", map[string]string{"Accept": "text/html", "Referer": "http://127.0.0.1/ui/clients/2?names=all"}, 303, "", "/ui/clients/2?names=all"},
 		{"POST", "/clients/2/resync", map[string]string{"Accept": "text/html", "Referer": "http://evil.example/ui/clients/2"}, 303, "", "/"},
 		{"POST", "/clients/2/resync", map[string]string{"Accept": "text/html"}, 303, "", "/"},
+		{"POST", "/clients/99/resync", map[string]string{"Accept": "text/html"}, 303, "", "/ui/clients/99"},
 		{"POST", "/guard/release", map[string]string{"Accept": "text/html", "Referer": "http://127.0.0.1/"}, 303, "", "/"},
 		{"POST", "/clients/2/resync", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, "", ""},
 		{"POST", "/clients/2/disconnect", map[string]string{"Origin": "http://evil.example"}, 403, "", ""},
@@ -45,7 +46,7 @@ func TestOperate(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) || w.Header().Get("Location") != c.to {
 			t.Errorf("%s %s %v: %d, to %q: %s", c.method, c.path, c.headers, w.Code, w.Header().Get("Location"), w.Body)
 		}
-		if acted := w.Code < 400 && strings.HasPrefix(c.path, "/clients/"); acted != strings.Contains(log.String(), "node=node-2") {
+		if acted := w.Code < 400 && strings.HasPrefix(c.path, "/clients/2"); acted != strings.Contains(log.String(), "node=node-2") {
 			t.Errorf("%s %s: the log says %q", c.method, c.path, log.String())
 		}
 		if c.code == http.StatusForbidden && log.Len() > 0 {
