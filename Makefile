@@ -83,6 +83,19 @@ e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds i
 e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own engine; builds it once, in minutes
 	GOWORK=off $(GO) test -C internal/test/e2e/alerts -count=1 -v .
 
+AXE = bin/axe/node_modules/axe-core/axe.min.js
+
+$(AXE):
+	npm install --silent --no-save --no-audit --no-fund --prefix bin/axe axe-core@4.14.1
+
+.PHONY: e2e-page
+e2e-page: $(AXE) ## the page in a real browser, with 10,000 clients; needs the package chromium, and npm; SHOTS=dir keeps screenshots, RUN=Keyboard picks tests
+	AXE=$(CURDIR)/$(AXE) PAGE_SHOTS=$(abspath $(SHOTS)) GOWORK=off $(GO) test -C internal/test/e2e/page -count=1 -timeout 30m -v -run '^Test$(RUN)' .
+
+.PHONY: page-picture
+page-picture: ## make the README's picture of the page, docs/page.png; needs the package chromium
+	PAGE_PICTURE=$(CURDIR)/docs/page.png GOWORK=off $(GO) test -C internal/test/e2e/page -count=1 -run '^TestPicture$$' .
+
 .PHONY: metrics-doc
 metrics-doc: ## write docs/metrics.md from what the relay registers
 	$(GO) generate ./internal/admin
