@@ -80,7 +80,7 @@ e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds i
 	$(GO) test -C internal/test/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
 
 .PHONY: e2e-alerts
-e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own engine; builds it once, in minutes
+e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml, and the dashboards of deploy/grafana, with Prometheus' own engine; builds it once, in minutes
 	GOWORK=off $(GO) test -C internal/test/e2e/alerts -count=1 -v .
 
 AXE = bin/axe/node_modules/axe-core/axe.min.js

@@ -8,13 +8,11 @@ package alerts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -140,36 +138,6 @@ func with(series ...string) string {
 		lines[i] = "  " + s
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-// TestDashboards: Prometheus understands what each panel asks it.
-func TestDashboards(t *testing.T) {
-	files, err := filepath.Glob("../../../../deploy/grafana/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no dashboards: %v", err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board struct {
-			Panels []struct {
-				Title   string
-				Targets []struct{ Expr string }
-			}
-		}
-		if err := json.Unmarshal(data, &board); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range board.Panels {
-			for _, target := range p.Targets {
-				if _, err := parser.ParseExpr(target.Expr); err != nil {
-					t.Errorf("%s: %s: %v", file, p.Title, err)
-				}
-			}
-		}
-	}
 }
 
 // TestAlerts: each alert fires on what it is about, and only that one, after the time it
