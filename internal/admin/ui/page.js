@@ -98,7 +98,7 @@ async function ask(address) {
     become(document.getElementById("head"), there.getElementById("head"));
     document.title = there.title;
     tellTimes(main);
-    say("live");
+    say(following ? "live" : "every 10 s");
   } catch {
     say("not reachable", true);
   } finally {
@@ -126,11 +126,13 @@ function say(text, lost) {
 // --- hearing what moves ---
 
 let source = null;
+let following = false;
 
 function listen() {
   if (source) source.close();
   source = new EventSource("/ui/live");
   source.addEventListener("moved", (e) => {
+    following = true;
     const moves = Number(e.data);
     if (moves < heard) main.dataset.moves = "-1"; // another process
     heard = moves;
@@ -138,8 +140,10 @@ function listen() {
     if (heard !== Number(main.dataset.moves)) soon();
   });
   source.onerror = () => {
-    say("not reachable", true);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => { if (!paused && !document.hidden) listen(); }, 5000);
+    following = false;
+    if (source.readyState !== EventSource.CLOSED) return say("not reachable", true); // the browser tries again by itself
+    ask(here()); // too many pages are open, and this one works all the same
+    setTimeout(() => { if (!paused && !document.hidden) listen(); }, 15000);
   };
 }
 

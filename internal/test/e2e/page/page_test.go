@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -307,4 +308,38 @@ func TestAnotherOrigin(t *testing.T) {
 	if ready, why := w.relay.Ready(); !ready || w.relay.Count() != 20 {
 		t.Errorf("ready: %v, %s; %d clients", ready, why, w.relay.Count())
 	}
+}
+
+// TestTooManyPages: with as many streams of events as there may be, another page works, and looks from time to time; a
+// thousand more are refused, and the relay serves its clients as before.
+func TestTooManyPages(t *testing.T) {
+	w, b := twenty(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConns: 1}}
+	open, refused := 0, 0
+	for range 1000 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/ui/live", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		switch {
+		case err != nil:
+			refused++
+		case resp.StatusCode == http.StatusOK:
+			open++ // it stays open
+		default:
+			refused++
+			resp.Body.Close()
+		}
+	}
+	if open > 64 || refused < 900 {
+		t.Errorf("%d streams are open, %d were refused", open, refused)
+	}
+	b.open(w.url + "/")
+	b.sees("#live", "every 10 s", wait)
+	w.poison()
+	w.until("one rejects", func() bool { return w.relay.Summary().Sync["nacked"] == 1 })
+	b.sees(rejecting, "1", 12*time.Second)
 }
