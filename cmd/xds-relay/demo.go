@@ -57,7 +57,7 @@ or after --for.`,
 			o.Width = terminalWidth
 			metrics := admin.NewMetrics(admin.ReadBuild(version))
 			o.Relay = relay.Options{
-				Upstream: metrics, Downstream: metrics, Convergence: metrics,
+				Upstream: metrics, Downstream: metrics, Received: metrics, Convergence: metrics,
 				Events: events.NewRing(metrics.EventPublished), Watch: events.NewWatch(),
 			}
 			o.Admin = func(r *relay.Relay) (string, func(), error) {

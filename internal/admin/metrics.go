@@ -35,6 +35,7 @@ type Metrics struct {
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
 	received    *prometheus.CounterVec
+	bytesIn     *prometheus.CounterVec
 	nacksSent   *prometheus.CounterVec
 	resourcesIn *prometheus.CounterVec
 	dropped     *prometheus.CounterVec
@@ -131,6 +132,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
 	m.checks = counter("upstream_checks_total", "Health checks of a control plane of the list on a silent connection, by result: there, silent, or unclear.", "address", "result")
 	m.received = counter("upstream_responses_total", "Responses received from the control plane.", "type")
+	m.bytesIn = counter("upstream_received_bytes_total", "Bytes received from a control plane of the list, after TLS: HTTP/2 frames, with messages as they are compressed, health checks included.", "address")
 	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that the relay rejected as malformed.", "type")
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
 	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that the relay did not use, by reason.", "reason")
@@ -263,6 +265,12 @@ func (m *Metrics) newUpstreamSeries(short string) *upstreamSeries {
 		added:     m.resourcesIn.WithLabelValues(short, opAdded),
 		removed:   m.resourcesIn.WithLabelValues(short, opRemoved),
 	}
+}
+
+// UpstreamReceived counts bytes.
+func (m *Metrics) UpstreamReceived(entry string, bytes int) {
+	m.bytesIn.WithLabelValues(entry).Add(float64(bytes))
+	m.observed.bytesIn.Add(int64(bytes))
 }
 
 // UpstreamNack counts responses that were rejected.

@@ -9,8 +9,9 @@ import (
 
 // observed is what the page shows beside the relay's state, and what tells it that there is something new.
 type observed struct {
-	moves atomic.Uint64 // grows with whatever may change a view
-	types byType[observedType]
+	moves   atomic.Uint64 // grows with whatever may change a view
+	bytesIn atomic.Int64  // from control planes
+	types   byType[observedType]
 }
 
 // observedType is what was seen of a type.

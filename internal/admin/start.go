@@ -73,6 +73,7 @@ func (m *Metrics) entryFromTheStart(address string) {
 		m.active.WithLabelValues(address, upstream.Stream{SotW: sotw}.Mode())
 	}
 	m.connections.WithLabelValues(address)
+	m.bytesIn.WithLabelValues(address)
 	for _, v := range []upsession.CheckResult{upsession.There, upsession.Silent, upsession.Unclear} {
 		m.checks.WithLabelValues(address, v.String())
 	}

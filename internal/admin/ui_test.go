@@ -101,13 +101,14 @@ func TestViews(t *testing.T) {
 	m.ClientPropagation(cache.Cluster, 3*time.Millisecond, "")
 	m.Converged(cache.Cluster, 40*time.Millisecond)
 	m.UpstreamResponse(cache.Cluster, 4, 0)
+	m.UpstreamReceived("a:1", 1536)
 	m.ClientResponse(cache.Cluster, 10, 2, 3<<10)
 	for _, v := range []struct {
 		path string
 		code int
 		has  []string
 	}{
-		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>3.0</b> resources out", "Control plane lost"}},
+		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost"}},
 		{"/?by=group", 200, []string{"group=default"}},
 		{"/?by=x", 400, []string{"use cluster or group"}},
 		{"/?x=1", 400, []string{"unknown parameter"}},

@@ -123,7 +123,7 @@ type speed struct {
 // traffic is what went through since the start.
 type traffic struct {
 	In, InBytes, Out, Bytes, Responses int64
-	Amplification                      float64
+	Amplification, ByBytes             float64 // of resources, and of bytes
 }
 
 // heldRemovals are those of a type of a group that the guard holds back.
@@ -340,6 +340,7 @@ func (u *ui) speed(now time.Time) (all []speed) {
 }
 
 func (u *ui) traffic() (t traffic) {
+	t.InBytes = u.metrics.observed.bytesIn.Load()
 	for _, of := range u.metrics.observed.all() {
 		t.In += of.in.Load()
 		t.Out += of.out.Load()
@@ -348,6 +349,9 @@ func (u *ui) traffic() (t traffic) {
 	}
 	if t.In > 0 {
 		t.Amplification = float64(t.Out) / float64(t.In)
+	}
+	if t.InBytes > 0 {
+		t.ByBytes = float64(t.Bytes) / float64(t.InBytes)
 	}
 	return t
 }

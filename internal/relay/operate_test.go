@@ -14,12 +14,19 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
+// next opens the next stream: streams are numbered as they come.
+func (w *world) next(node string) *client {
+	w.t.Helper()
+	c := w.open(w.dial(), node, false)
+	synctest.Wait()
+	return c
+}
+
 // TestResync: a Delta client is sent again what it subscribes to, by wildcard and by name, and nobody else is sent
 // anything. A SotW client has to connect again.
 func TestResync(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		all, other, named := w.open(w.dial(), "all", false), w.open(w.dial(), "other", false), w.open(w.dial(), "named", false)
-		synctest.Wait()
+		all, other, named := w.next("all"), w.next("other"), w.next("named")
 		w.publish()
 		synctest.Wait()
 		named.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"a"}})
@@ -74,8 +81,7 @@ func TestResync(t *testing.T) {
 // TestDisconnect: the stream of one client ends, with a status upon which clients connect again.
 func TestDisconnect(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		one, other := w.open(w.dial(), "one", false), w.open(w.dial(), "other", false)
-		synctest.Wait()
+		one, other := w.next("one"), w.next("other")
 		if !w.relay.Disconnect(1) || w.relay.Disconnect(99) {
 			t.Error("which streams there are is not known")
 		}

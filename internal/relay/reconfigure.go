@@ -178,7 +178,7 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 		conn := upstream.NewConn(upstream.Endpoint{
 			Name:           e.Address,
 			Target:         target(e.Address, o.Dial != nil),
-			Credentials:    creds,
+			Credentials:    counted(creds, e.Address, o.Received),
 			Security:       security,
 			Section:        config.EntrySection(i),
 			MaxReceive:     int(c.Upstream.MaxReceiveBytes),

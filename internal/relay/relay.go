@@ -46,6 +46,8 @@ type Options struct {
 	Follow       certs.Options
 	// Rules hears of changes of authz.rules_file; nil: nobody does.
 	Rules RulesObserver
+	// Received hears how many bytes come from control planes; nil: nobody does.
+	Received ReceivedObserver
 	// Convergence hears how long changes take to the last client; nil: it is not measured.
 	Convergence ConvergenceObserver
 	// Events is what operators are told, and Watch shows what clients and the relay say to each other; nil: nobody looks.

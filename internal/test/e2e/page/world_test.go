@@ -104,7 +104,7 @@ func (w *world) start() {
 	metrics := admin.NewMetrics(admin.ReadBuild("1.4.0"))
 	ring := events.NewRing(metrics.EventPublished)
 	log := slog.New(slog.DiscardHandler)
-	if w.relay, err = relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Convergence: metrics, Events: ring}); err != nil {
+	if w.relay, err = relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Received: metrics, Convergence: metrics, Events: ring}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { w.relay.Close(0) })
