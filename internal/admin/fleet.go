@@ -15,8 +15,10 @@ import (
 // processor: client by client, so that there is never a second copy of what the sessions know.
 
 const (
-	// resting is how many times as long as it took to take a fleet it is kept at least, while things move.
+	// resting is how many times as long as it took to take a fleet it is kept at least, while things move; and it is kept
+	// for atLeast, half of the time between two questions of a page.
 	resting = 40
+	atLeast = 500 * time.Millisecond
 	// atRest is how long a fleet is kept while nothing moves, and afterwards how long it is kept for the next who asks.
 	atRest    = 5 * time.Second
 	forgotten = time.Minute
@@ -112,7 +114,7 @@ func (f *fleets) drop() {
 // serves reports whether a fleet need not be taken anew.
 func (f *fleet) serves(moves uint64, now time.Time) bool {
 	age := now.Sub(f.at)
-	return age < resting*f.took || f.moves == moves && age < atRest
+	return age < max(resting*f.took, atLeast) || f.moves == moves && age < atRest
 }
 
 func (f *fleets) take() *fleet {

@@ -60,7 +60,7 @@ const (
 	fewDiffs    = 10
 	fewChanges  = 60
 	longValue   = 400 // characters of a value
-	pageNames   = 100
+	pageNames   = 50
 	clientsOwn  = 10 // events of the client
 	lookEvents  = 1000
 	notCompared = "there is nothing to compare: "

@@ -16,7 +16,7 @@ import (
 )
 
 // pageRows is how many clients a page of the list has.
-const pageRows = 100
+const pageRows = 50
 
 // clientList is a page of the clients that a filter leaves.
 type clientList struct {
