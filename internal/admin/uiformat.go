@@ -183,7 +183,7 @@ var kindWords = map[events.Kind]string{
 	events.TypeRefused: "Type refused", events.GroupRefused: "Group refused",
 	events.RemovalsHeld: "Removals held", events.RemovalsReleased: "Removals released", events.RemovalsForgotten: "Removals dropped",
 	events.TypeQuarantined: "Type quarantined", events.TypeAcquitted: "Type taken back",
-	events.ControlPlaneLost: "Control plane lost", events.ControlPlaneBack: "Control plane back", events.ControlPlaneSwitched: "Control plane switched",
+	events.ControlPlaneLost: "Control plane lost", events.ControlPlaneBack: "Control plane answers", events.ControlPlaneSwitched: "Control plane switched",
 	events.ResponseRejected: "Response rejected",
 	events.ConfigReloaded:   "Configuration reloaded", events.ConfigRefused: "Configuration refused",
 	events.CertificatesReloaded: "Certificates reloaded", events.CertificatesRefused: "Certificates refused",

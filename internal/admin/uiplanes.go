@@ -31,6 +31,11 @@ type plane struct {
 	Events    []events.Event // of it, newest first
 }
 
+// Gone reports whether what it has answered may be out of date.
+func (p *plane) Gone() bool {
+	return p.Condition == upsession.Down || p.Condition == upsession.Refused
+}
+
 // planeGroup is a group that uses it.
 type planeGroup struct {
 	Name, Node string

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,20 @@ func (b *browser) try(a chromedp.Action) error {
 	}
 }
 
+// eventually does something in a view to which the browser may still be on its way.
+func (b *browser) eventually(a chromedp.Action) {
+	b.t.Helper()
+	err := b.try(a)
+	for range 20 {
+		if err == nil {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+		err = b.try(a)
+	}
+	b.t.Fatal(err)
+}
+
 // as sets how wide the window is, and the scheme.
 func (b *browser) as(width, height int64, scheme string) {
 	b.t.Helper()
@@ -143,3 +158,14 @@ func (b *browser) noErrors() {
 }
 
 func quote(s string) string { return strconv.Quote(s) }
+
+// shots writes pictures of a view, wide and narrow, in both schemes, and leaves it wide and light.
+func (b *browser) shots(name string) {
+	b.t.Helper()
+	for _, scheme := range []string{"dark", "light"} {
+		for _, width := range []int64{390, 1440} {
+			b.as(width, 900, scheme)
+			b.shot(fmt.Sprintf("%s-20-%s-%d", name, scheme, width))
+		}
+	}
+}

@@ -27,7 +27,8 @@ func twenty(t *testing.T) (*world, *browser) {
 // open shows a view.
 func (b *browser) open(address string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(address), chromedp.WaitReady("footer"))
+	b.eventually(chromedp.Navigate(address)) // a form that was sent may still lead elsewhere
+	b.do(chromedp.WaitReady("footer"))
 }
 
 // sees waits until a part of the view has a text, and returns how long that took.
@@ -157,23 +158,26 @@ func TestWithoutScripts(t *testing.T) {
 	b.open(w.url + "/")
 	page("Rejecting")
 	page("as of ")
-	b.do(chromedp.Click(`.numbers a[href*="rejected"]`), chromedp.WaitReady(".clients"))
+	b.eventually(chromedp.Click(`.numbers a[href*="rejected"]`))
 	page("1 of 20 clients")
-	b.do(chromedp.SetValue(`input[name="q"]`, "mail", chromedp.ByQuery), chromedp.Click(".filter button"), chromedp.WaitReady(".clients"))
+	b.eventually(chromedp.SetValue(`input[name="q"]`, "mail", chromedp.ByQuery))
+	b.eventually(chromedp.Click(".filter button"))
+	page(`value="mail"`)
 	page("mail-9d80")
-	b.do(chromedp.Click(".clients .client a"), chromedp.WaitReady(".alert"))
+	b.eventually(chromedp.Click(".clients .client a"))
 	page("no such transport socket")
 	page("connect_timeout")
 	for _, c := range w.relay.Clients() {
 		if c.Sync == "nacked" {
 			before := c.Responses
-			b.do(chromedp.Click(`form[action$="/resync"] button`))
+			b.eventually(chromedp.Click(`form[action$="/resync"] button`))
 			w.until("it is sent everything again", func() bool { return w.responses(fmt.Sprintf("/ui/clients/%d", c.Stream)) > before })
-			b.do(chromedp.WaitReady(".alert"))
 		}
 	}
 	b.open(w.url + "/ui/events")
-	b.do(chromedp.Click("#kinds summary"), chromedp.Click(`input[value="nack"]`), chromedp.Click("#kinds button"), chromedp.WaitReady(".filter > a"))
+	b.eventually(chromedp.Click("#kinds summary"))
+	b.eventually(chromedp.Click(`input[value="nack"]`))
+	b.eventually(chromedp.Click("#kinds button"))
 	page("Show all")
 }
 
@@ -342,4 +346,42 @@ func TestTooManyPages(t *testing.T) {
 	w.poison()
 	w.until("one rejects", func() bool { return w.relay.Summary().Sync["nacked"] == 1 })
 	b.sees(rejecting, "1", 12*time.Second)
+}
+
+// TestOutageAndRelease: the page says that the control plane is away, since when, and when the relay tries again; when it
+// comes back without most of what it had, removals are held back until somebody releases them there.
+func TestOutageAndRelease(t *testing.T) {
+	w, b := twenty(t)
+	b.open(w.url + "/")
+	w.plane.grpc.Stop()
+	b.sees("#head", "Control plane down", 10*time.Second)
+	b.sees(".planes", "connection refused", wait)
+	b.shots("outage")
+	b.open(w.url + "/ui/planes")
+	b.sees("main", "Clients keep what they have", wait)
+	b.sees(".timeline", "Control plane lost", wait)
+	b.shots("outage-planes")
+	b.open(w.url + "/")
+	w.plane.take(cds, services[2:]...)
+	w.plane.serve(t, w.plane.addr)
+	b.sees(".alert", "Removals are held back", 20*time.Second)
+	b.sees(".alert", "Release 10 removals", wait)
+	if n := held(w); n != 10 {
+		t.Errorf("%d removals are held back", n)
+	}
+	b.shots("held")
+	b.do(chromedp.Click(".held button"))
+	w.until("they are released", func() bool { return held(w) == 0 })
+	b.do(chromedp.WaitNotPresent(".held"))
+	b.sees(".events tbody", "Removals released", wait)
+	b.noErrors()
+}
+
+func held(w *world) (n int) {
+	for _, hub := range w.relay.Groups() {
+		for _, s := range hub.Summarize() {
+			n += s.Held
+		}
+	}
+	return n
 }

@@ -97,7 +97,7 @@ func cluster(name string, seconds int) *clusterpb.Cluster {
 
 func (w *world) start() {
 	w.t.Helper()
-	c, err := config.Load("", []string{"upstream.address=" + w.plane.addr, "admin.listen=127.0.0.1:0", "upstream.node.id=edge-1", "admin.stale_after=1s", "cache.snapshot.dir=" + w.t.TempDir()})
+	c, err := config.Load("", []string{"upstream.address=" + w.plane.addr, "admin.listen=127.0.0.1:0", "upstream.node.id=edge-1", "upstream.backoff.initial=3s", "cache.mass_removal_guard.fraction=0.5", "cache.mass_removal_guard.min=2", "admin.stale_after=1s", "cache.snapshot.dir=" + w.t.TempDir()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
