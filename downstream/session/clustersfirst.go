@@ -21,8 +21,8 @@ type clusterWait struct {
 	postponed bool    // some do
 	awaited   nameSet // names newly asked for and not answered yet; these answers do not wait
 
-	// The rest is for Clusters. returning: the client came with versions, it is not known yet whether they
-	// still exist, and other types have not waited in vain for that. unanswered is the name without an
+	// The rest is for Clusters. returning: the client came with versions, it is not known yet what these
+	// have become, and other types have not waited in vain for that. unanswered is the name without an
 	// answer that was found last.
 	returning  bool
 	unanswered cache.ID
@@ -39,21 +39,17 @@ func refersToClusters(t cache.TypeURL) bool {
 // gains reports whether there are additions and changes to send, and not only first answers.
 func gains(st state, v fanout.View) bool {
 	x := st.base()
-	for name := range x.released { // there may be very many
-		if x.fallsToChange(v, name) {
-			return true
-		}
-	}
-	changes := func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) }
+	changes := func(id cache.ID) bool { return gainsBy(st, v, id) }
 	if x.members && whole(v) && gainsMembers(st, v) {
 		return true
 	}
-	return slices.ContainsFunc(x.changed.items, changes)
-}
-
-// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
-func (x *exchange) leavesNews(v fanout.View, id cache.ID) bool {
-	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !x.holds(v, r) })
+	for name := range x.touched.resend { // there may be very many
+		if v.Resource(name) != nil {
+			return true
+		}
+	}
+	touched := func(name string) bool { r := v.Resource(name); return r != nil && !x.holds(v, r) }
+	return slices.ContainsFunc(x.changed.items, changes) || slices.ContainsFunc(x.touched.names.items, touched)
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.
@@ -67,13 +63,25 @@ func gainsMembers(st state, v fanout.View) bool {
 	return false
 }
 
+// offers reports whether there is something to send to a client that has just come back.
+func offers(st state, v fanout.View) bool {
+	x := st.base()
+	offered := func(id cache.ID) bool {
+		return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !x.holds(v, r) })
+	}
+	if members := x.members || x.wildcardAsked; members && whole(v) {
+		return true
+	}
+	return slices.ContainsFunc(x.asked.items, offered) || slices.ContainsFunc(x.changed.items, offered)
+}
+
 // gainsBy reports whether a name leads to additions or changes. The first answer to a name counts
 // only if the client came with another version of what the name leads to.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
 	return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
-		fromDisk := v.Restored(id) && st.brings(r.Name) // RECON-19
-		first := x.awaited.has(v.Name(id)) && !x.brings(r.Name)
+		fromDisk := v.Restored(id) && st.claims(r.Name) // RECON-19
+		first := x.awaited.has(v.Name(id)) && !x.claims(r.Name)
 		return !fromDisk && !first && !x.holds(v, r)
 	})
 }
@@ -86,6 +94,7 @@ func (s *Session) postpones() (wait bool) {
 		return false
 	}
 	c := s.clusters.base()
+	c.returning = c.returning && s.clusters.returns()
 	if owes := len(c.unacked) > 0 || c.returning; !owes || c.waitedInVain {
 		return false
 	}
@@ -152,22 +161,11 @@ func (s *Session) noteWait(now time.Time) {
 	}
 }
 
-// returns updates x.returning: whether it is still unknown what exists of what the client came
-// with, which is the wildcard's set and the names that it brought.
-func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
-	if !x.returning {
-		return
-	}
-	waits := func(id cache.ID) bool { return brought(v.Name(id)) && !settled(v, id) }
-	set := wildcard(v) && !(whole(v) && !v.Set().Restored())
-	x.returning = set || x.anyOf(v, waits)
-}
+// returns reports whether it is still unknown what has become of what the client came with.
+func (d *deltaState) returns() bool { return (d.reconciling() || d.opening) && !d.touched.withheld }
 
-// settled reports whether upstream has said what a name resolves to, or nobody waits for that.
-func settled(v fanout.View, id cache.ID) bool {
-	awaited := v.Unanswered(id) && v.Verdict(id, true).Awaited()
-	return !awaited && !v.Restored(id)
-}
+// returns reports whether the client was sent nothing yet, and may hold what it came with.
+func (s *sotwState) returns() bool { return s.came != "" && s.lastNonce == "" && s.refusal == nil }
 
 // anyOf reports whether such holds for some name. Mostly it is the name for which it held last.
 func (x *exchange) anyOf(v fanout.View, such func(cache.ID) bool) bool {
@@ -202,16 +200,11 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		brings := func(r *cache.Resource) bool { return st.brings(r.Name) }
-		answer := asked && !untold && !slices.ContainsFunc(v.Answer(id).Resources(), brings)
-		if answer || !gainsBy(st, v, id) {
+		if answer := asked && !untold; answer || !gainsBy(st, v, id) {
 			return false
 		}
 		if asked {
 			x.failed.add(id) // H-27
-		}
-		spares := func(r *cache.Resource) bool { return x.brings(r.Name) && x.holds(v, r) }
-		if asked && !slices.ContainsFunc(v.Answer(id).Resources(), spares) { // else the rest waits as a change (DOWN-DELTA-8)
 			x.asked.add(id)
 		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile

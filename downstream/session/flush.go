@@ -139,7 +139,7 @@ func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 // putsOff reports whether a type that was asked has changes that must wait.
 func (s *Session) putsOff(x *exchange, now time.Time) bool {
 	lacksAck := x.pending() && x.blocked(now, s.config.AckTimeout)
-	return x.postponed || x.judging() || lacksAck
+	return x.postponed || x.reconciling() || lacksAck
 }
 
 // collect asks a type what it has to send. push says that changes may be sent, too, and not only
@@ -162,7 +162,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.measure(sp, v)
 		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
 		st.collect(v, push, &sp.part)
-		x.passed()
 		s.learn(v, sp)
 		if x.postpones && !push {
 			x.postponed = x.postponed || gains(st, v)
@@ -214,7 +213,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
-// take adds the marks of a type's mailbox to its debts.
+// take adds the marks of a type's mailbox to what is to be sent.
 func (s *Session) take(x *exchange, m fanout.Marks) {
 	x.changed.give(m.Content)
 	x.failed.give(m.Errors)

@@ -118,12 +118,12 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
-		if asks || !v.Told(id).Copy() || s.owes(v, id, &a, func(*cache.Resource) bool { return false }) {
+		if asks || !s.copied(v, id) || s.mustResend(v, id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
 		}
 		n.comes = true
 	case cache.Absent:
-		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
+		n.goes = n.goes || s.copied(v, id) // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))
 		s.collectError(v, id, p)
 	case cache.Unknown:
@@ -138,7 +138,7 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		return nil
 	}
 	after := s.sentTo
-	if s.wildcardAsked || !s.plain() {
+	if s.wildcardAsked || s.exact != nil || !s.inStep() {
 		after = 0 // it may have had no copy of a member because of a name
 	}
 	for c := range v.Set().Since(after) {
@@ -175,13 +175,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	stays := leavingNames(s.stays)
 	if !p.shrunk {
 		s.renewedTo, s.renewedOf = p.position, nil
-		s.exact.keep(stays)
-		if wildcard(v) {
-			s.sentTo = p.position
-		}
-		if wildcard(v) && len(s.stays) == 0 {
-			s.removedTo = p.position
-		}
+		s.holdsSet(v, p)
 	}
 	for _, id := range v.Names() {
 		switch a := v.Answer(id); {
@@ -189,6 +183,24 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.deliveredName(v, id, &a, p)
 		case p.shrunk || !stays.has(v.Name(id)):
 			s.deliveredGone(v, id, &a, p)
+		}
+	}
+}
+
+// holdsSet records that the client holds a whole set, and nothing else. While some Clusters stay in it that have
+// left (ORDER-2), the positions do not pass their removal.
+func (s *sotwState) holdsSet(v fanout.View, p *part) {
+	s.exact = nil
+	if !wildcard(v) {
+		return
+	}
+	if s.sentTo = p.position; len(s.stays) == 0 {
+		s.removedTo = p.position
+	}
+	if len(v.Names()) > 0 {
+		s.exact, s.removedTo = new(exact), unseen
+		for _, r := range p.resources {
+			s.exact.put(r.Name, r.Version, p.position)
 		}
 	}
 }
@@ -213,6 +225,6 @@ func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p
 	if a.Error != nil { // the set alone would say that the error is over
 		s.collectError(v, id, p)
 	}
-	s.paid(id, a)
+	s.clear(id, a)
 	s.answered(v.Name(id))
 }

@@ -95,7 +95,7 @@ func (s *Session) hangUp(now time.Time) *End {
 	}
 	for _, st := range s.states { // the client may have given up what it waited for
 		x := st.base()
-		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.brings) })
+		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.claims) })
 	}
 	if why := s.starved(); why != nil {
 		return &End{Unreachable, why.GetMessage()}

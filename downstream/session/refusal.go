@@ -136,10 +136,8 @@ func (d *deltaState) move(to exchange, now time.Time) {
 // again returns the request that a client would send if it came back.
 func (d *deltaState) again() *discovery.DeltaDiscoveryRequest {
 	versions := make(map[string]string)
-	for e := range d.exact.all(false) {
-		if e.brought || e.some {
-			versions[e.name] = e.version
-		}
+	for e := range d.exact.all() {
+		versions[e.name] = e.version
 	}
 	names := slices.Collect(maps.Keys(d.denied))
 	d.sub.Read(func(v fanout.View) {

@@ -177,7 +177,8 @@ type state interface {
 	collect(v fanout.View, push bool, p *part)
 	later(p *part)
 	removedNow(p *part)
-	brings(name string) bool
+	claims(name string) bool
+	returns() bool
 	holding(v fanout.View, name string) (h Holding, clear bool)
 }
 

@@ -83,15 +83,10 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 	if r.Negative {
 		return true
 	}
-	_, some := x.of(v, r.Name)
-	brought := x.holdings.brings(r.Name)
-	x.judge(r.Name)
-	switch id, own := v.Lookup(r.Name); {
-	case !own || x.exact.find(r.Name).notes() || v.LedTo(id) != nil:
-		x.exact.note(r.Name, "", some)
-	case brought:
-		v.Tell(id, fanout.Brought)
-	} // otherwise fanout.Told says what it holds
+	if x.exact != nil || !subscribes(v, r.Name) { // else fanout.Told says what it holds
+		x.unknown(v, r.Name)
+		x.exact.unclaim(x.exact.find(r.Name))
+	}
 	return true
 }
 

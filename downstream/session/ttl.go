@@ -62,8 +62,10 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 	if holds := x.holds(v, r); !holds || !x.mayDrop(v, r) {
 		return holds
 	}
-	noted := x.exact.find(r.Name)
-	return !noted.notes() || noted.brings() || v.Changed(r) <= max(at, noted.at)
+	if e := x.exact.find(r.Name); e != nil {
+		at = max(at, e.at)
+	}
+	return v.Changed(r) <= at
 }
 
 // mayDrop reports whether the client may drop a resource by itself when a time is over: that of a TTL, or
@@ -109,9 +111,6 @@ func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
 // the TTL may have been renewed or lost while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var whole, heartbeats []*cache.Resource
-	if len(p.spared) > 0 {
-		d.exact.unspare()
-	}
 	for _, r := range p.spared {
 		ends, _, _ := v.Ends(r)
 		switch limited := d.ttl && !ends.IsZero(); {
@@ -137,9 +136,7 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 	whole = d.fitting(v, besides(p.resources, whole), p)
 	p.resources = append(p.resources, whole...)
 	for _, r := range whole {
-		if d.brings(r.Name) { // its names are not answered yet
-			d.hasNow(v, r, p)
-		}
+		d.sent(r, p.position)
 	}
 	if d.url == cache.Cluster {
 		p.changed = append(slices.Clip(p.changed), whole...) // the client's copy may have expired

@@ -23,7 +23,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		case fanout.Doubt:
 			doubt = true
 		case fanout.Unknown:
-			if v.Told(id).Copy() {
+			if s.copied(v, id) {
 				return nil, "", false
 			}
 		}
@@ -40,12 +40,11 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	if !wildcard(v) {
 		return false
 	}
-	for noted := range s.exact.all(false) {
-		name := noted.name
-		covered := subscribes(v, name) || v.Set().Member(name) != nil
-		_, went := v.Set().Change(name) // by its TTL, or upstream has said so
-		doubtful := v.Set().Restored() && !went || v.Doubted(name)
-		if noted.some && doubtful && !covered {
+	for e := range s.exact.all() {
+		covered := subscribes(v, e.name) || v.Set().Member(e.name) != nil
+		_, went := v.Set().Change(e.name) // by its TTL, or upstream has said so
+		doubtful := v.Set().Restored() && !went || v.Doubted(e.name)
+		if doubtful && !covered {
 			return true
 		}
 	}

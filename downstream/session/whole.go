@@ -37,7 +37,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // empty answer (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	if s.starving = starving(v, s.brings); s.sets && s.keepsAll() {
+	if s.starving = starving(v, s.claims); s.sets && s.keepsAll() {
 		s.starving = noGlob
 		return p
 	}
