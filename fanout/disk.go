@@ -154,14 +154,13 @@ func load(x *index, s Saved, now time.Time) {
 		x.restored.addSet(s.AsOf)
 	} else {
 		x.restored.add(names, s.AsOf)
-		x.restored.await(names)
 	}
 	for _, name := range names {
 		id := wildcardID
 		if !s.Lane.Wildcard {
 			id = x.named.Intern(name)
 		}
-		x.linger.add(id, now.Add(x.hub.limits.Load().Linger))
+		x.linger.add(id, stay{now.Add(x.hub.limits.Load().Linger), true})
 		x.changed(id)
 	}
 	// All of it was subscribed to, and probably will be again.

@@ -18,10 +18,6 @@ type restored struct {
 	// What is restored keeps its age: asOf has that of each of names, and setAsOf that of the set.
 	asOf    map[string]time.Time
 	setAsOf time.Time
-	// awaited are the names whose clients have not come back. They linger even when they become
-	// Absent, so that the clients that had them are sent the removal at once, not after a silence
-	// (UP-7).
-	awaited map[string]bool
 }
 
 func (r *restored) add(names []string, asOf time.Time) {
@@ -30,16 +26,6 @@ func (r *restored) add(names []string, asOf time.Time) {
 	}
 	for _, name := range names {
 		r.names[name], r.asOf[name] = true, asOf
-	}
-}
-
-// await notes that the clients of names have not come back.
-func (r *restored) await(names []string) {
-	if r.awaited == nil {
-		r.awaited = make(map[string]bool, len(names))
-	}
-	for _, name := range names {
-		r.awaited[name] = true
 	}
 }
 
@@ -136,7 +122,7 @@ func (r *restored) confirm(name string) {
 
 // giveUp notes that a name is given up. What it led to stays restored if another name keeps it.
 func (r *restored) giveUp(name string, led []*cache.Resource) {
-	if delete(r.awaited, name); !r.names[name] {
+	if !r.names[name] {
 		return
 	}
 	for _, of := range led {
