@@ -70,7 +70,7 @@ type Table struct {
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
-	mentioned  map[string]bool // unconfirmed, and not to be swept
+	mentioned  map[string]bool // unannounced, and not to be swept
 	// before is the generation before it, which counts until something is heard of the present one.
 	before struct {
 		generation uint32
@@ -429,14 +429,14 @@ type Held struct {
 	Upstream string
 	// Ends is when its TTL runs out; zero: never.
 	Ends time.Time
-	// Confirmed: it is of the present generation.
-	Confirmed bool
+	// Announced: it is of the present generation.
+	Announced bool
 }
 
 // All yields what exists, in order of last change.
 func (t *Table) All() iter.Seq[Held] { return t.all(t.generation) }
 
-// all yields it with what a generation has confirmed.
+// all yields it with what a generation has announced.
 func (t *Table) all(generation uint32) iter.Seq[Held] {
 	return func(yield func(Held) bool) {
 		for id := t.oldest; id != none; id = t.entries[id].next {

@@ -190,8 +190,8 @@ func (l *lane) take(r cache.Held, now time.Time) (touched []cache.ID) {
 	seq := l.x.next()
 	touched, _ = l.Set(r.Resource, r.Upstream, seq)
 	l.LeaseUntil(r.Name, r.Ends, seq)
-	if !r.Confirmed {
-		l.Unconfirm(r.Name)
+	if !r.Announced {
+		l.Unannounce(r.Name)
 	}
 	return touched
 }

@@ -162,7 +162,7 @@ func (n *namedLane) observe(u *cache.Update) {
 }
 
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
-// by then and whose answer is missing or not confirmed.
+// by then and whose answer is missing or not announced.
 func (n *namedLane) noteMayBeHidden() {
 	before := n.doubts.mayBeHidden
 	n.doubts.mayBeHidden = make(map[string]uint64)
@@ -173,9 +173,9 @@ func (n *namedLane) noteMayBeHidden() {
 	}
 }
 
-// unsettled reports whether a name's answer is missing or not confirmed.
+// unsettled reports whether a name's answer is missing or not announced.
 func (n *namedLane) unsettled(id cache.ID) bool {
-	return !n.Answered(id) || len(n.UnconfirmedAnswers(n.Name(id))) > 0
+	return !n.Answered(id) || len(n.UnannouncedAnswers(n.Name(id))) > 0
 }
 
 // awaitsUncertain reports whether a client waits for a name that has no answer because of a fault,
@@ -201,5 +201,5 @@ func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 		d.mayBeHidden[name] = stream
 		return nil
 	}
-	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
+	return slices.DeleteFunc(n.UnannouncedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }

@@ -69,7 +69,7 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 		return nil
 	}
 	for _, r := range n.Answer(id).Resources() {
-		if _, removed := n.guard.held[r.Name]; removed || !n.Confirmed(r.Name) {
+		if _, removed := n.guard.held[r.Name]; removed || !n.Announced(r.Name) {
 			continue // this stream has not announced it, or has removed it
 		}
 		own, _ := n.Find(r.Name)

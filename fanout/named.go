@@ -52,7 +52,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 	case a.Error != nil:
 		return !ours(a.Error)
 	case a.State == cache.Present:
-		return len(n.UnconfirmedAnswers(name)) == 0
+		return len(n.UnannouncedAnswers(name)) == 0
 	default:
 		return a.Cause != cache.Timer
 	}
@@ -91,7 +91,7 @@ func (n *namedLane) takeBack(u *cache.Update) {
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
 		if id, ok := n.Find(name); ok {
 			for _, r := range n.Answer(id).Resources() {
-				silent[r.Name] = n.Confirmed(r.Name)
+				silent[r.Name] = n.Announced(r.Name)
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (n *namedLane) takeBack(u *cache.Update) {
 }
 
 func (n *namedLane) unannounced() []string {
-	return slices.DeleteFunc(n.Unconfirmed(), n.leavesOut)
+	return slices.DeleteFunc(n.Unannounced(), n.leavesOut)
 }
 
 func (n *namedLane) confirm() { n.x.restored.confirmNames() }
@@ -132,7 +132,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if n.mayBeOld(r.Resource, u) {
-		n.Unconfirm(r.Name) // until it comes again as an answer
+		n.Unannounce(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
 			n.x.unstored.early[r.Name] = true
 		}

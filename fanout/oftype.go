@@ -33,7 +33,7 @@ func (o OfType) Unproven() bool {
 	return o.is(func(x *index) bool {
 		w := &x.wildcard
 		doubted := x.interest.withheld > 0 && w.doubts.any()
-		open := x.restored.set || !w.synced || len(w.Unconfirmed()) > 0
+		open := x.restored.set || !w.synced || len(w.Unannounced()) > 0
 		return w.pinned && (open || doubted)
 	})
 }
@@ -61,7 +61,7 @@ func (o OfType) Returns(name string) bool {
 func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if len(x.named.UnconfirmedAnswers(name)) == 0 {
+			if len(x.named.UnannouncedAnswers(name)) == 0 {
 				continue
 			}
 			id, _ := x.named.Find(name)
@@ -123,7 +123,7 @@ func (o OfType) Absentees() (names []string) {
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if x.unstored.stream == stream && slices.ContainsFunc(x.named.UnconfirmedAnswers(name), func(of string) bool { return x.unstored.early[of] }) {
+			if x.unstored.stream == stream && slices.ContainsFunc(x.named.UnannouncedAnswers(name), func(of string) bool { return x.unstored.early[of] }) {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

@@ -101,7 +101,7 @@ func (r *restored) observe(u *cache.Update) {
 
 // agreed reports whether upstream has confirmed what a name leads to, if it leads to something.
 func (n *namedLane) agreed(name string) bool {
-	return n.Confirmed(name) || !n.Has(name) && len(n.UnconfirmedAnswers(name)) == 0
+	return n.Announced(name) || !n.Has(name) && len(n.UnannouncedAnswers(name)) == 0
 }
 
 // confirm notes that upstream has announced or removed what a name leads to, or has been shown its

@@ -67,7 +67,7 @@ func (s *shelf) serve(id cache.ID, name string, now time.Time) {
 		if s.x.named.Has(r.Name) {
 			continue // another of its names was asked for before
 		}
-		r.Confirmed = false // the stream that asks for it shows no version of it
+		r.Announced = false // the stream that asks for it shows no version of it
 		touched := s.x.named.take(r.Held, now)
 		if len(touched) > 0 {
 			s.x.restored.add([]string{name}, r.asOf)
@@ -83,7 +83,7 @@ func (s *shelf) serveSet(now time.Time) {
 		return
 	}
 	for _, r := range s.set.Resources {
-		r.Confirmed = false
+		r.Announced = false
 		w.take(r, now)
 		s.x.markFallback(r.Name)
 	}

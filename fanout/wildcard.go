@@ -39,7 +39,7 @@ func (w *wildcardLane) audience() iter.Seq2[cache.ID, []*Subscription] {
 
 func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(named) }
 
-func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
+func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()) == 0 }
 
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.pinned {
@@ -52,7 +52,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	w.renewed = w.heartbeats(u) || w.renewed
 	all := w.departures(u)
 	if u.Sweep {
-		all.add(w.Unconfirmed(), cache.Sweep)
+		all.add(w.Unannounced(), cache.Sweep)
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
@@ -84,7 +84,7 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	}
 }
 
-func (w *wildcardLane) unannounced() []string { return w.Unconfirmed() }
+func (w *wildcardLane) unannounced() []string { return w.Unannounced() }
 
 // remove takes a name out of the set.
 func (w *wildcardLane) remove(name string, cause cache.Cause) {
@@ -140,7 +140,7 @@ func (w *wildcardLane) fails() {
 // awaitsUncertain reports whether a client wants the set while it is only restored, or has members
 // that upstream has not announced again and a fault hid the name that it came for.
 func (w *wildcardLane) awaitsUncertain() bool {
-	uncertain := w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
+	uncertain := w.x.restored.set || w.doubts.hidden != 0 && len(w.Unannounced()) > 0
 	return uncertain && w.x.interest.wants(wildcardID)
 }
 

@@ -306,7 +306,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		}
 		l.echo = echo{unmentioned: maps.Clone(o.shown)}
 	}
-	s.hub.On(l.lane).Unconfirm(o.hidden) // silence does not confirm them (RECON-12)
+	s.hub.On(l.lane).Unannounce(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)
 	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
