@@ -78,6 +78,8 @@ type Table struct {
 		unheard    bool
 	}
 
+	unconfirmed unconfirmed
+
 	pins     int
 	uncached int // of those present
 	aliased  int // of those present, such as have aliases
@@ -108,6 +110,7 @@ type entry struct {
 	seq        Seq
 	prev, next ID
 	generation uint32 // in which it was last announced, while Present
+	age        uint32 // of an unconfirmed resource, in unconfirmed.ages, plus one
 
 	resource *Resource // the latest, while Present
 	upstream string    // the upstream's version of resource
@@ -244,6 +247,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	e := &t.entries[id]
 	had := e.err != nil
 	e.err, e.generation = nil, t.generation
+	t.Confirm(id)
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // the last word counts
@@ -299,6 +303,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 	t.touched = append(t.touched[:0], id)
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
+	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
@@ -377,6 +382,7 @@ func (t *Table) forget(id ID) {
 	e := &t.entries[id]
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
+	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {

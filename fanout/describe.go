@@ -58,7 +58,7 @@ func summarize(x *index) TypeSummary {
 		Absent:    make(map[cache.Cause]int),
 		InDoubt:   len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
 		Withheld:  x.interest.withheld,
-		Restored:  x.restored.any(),
+		Restored:  x.anyUnconfirmed(),
 		States:    x.states(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table

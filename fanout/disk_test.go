@@ -65,4 +65,4 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 }
 
 // stale reports whether anything is restored.
-func stale(h *Hub) bool { return h.types.any(func(x *index) bool { return x.restored.any() }) }
+func stale(h *Hub) bool { return h.types.any((*index).anyUnconfirmed) }

@@ -158,7 +158,7 @@ func (n *namedLane) observe(u *cache.Update) {
 	if len(n.silence.mute) > 0 {
 		n.silence.observe(u)
 	}
-	n.x.restored.observe(u)
+	n.agreeBySilence(u)
 }
 
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
@@ -167,7 +167,7 @@ func (n *namedLane) noteMayBeHidden() {
 	before := n.doubts.mayBeHidden
 	n.doubts.mayBeHidden = make(map[string]uint64)
 	for id := range cache.ID(n.Cap()) {
-		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
+		if n.Asked(id) && (n.unsettled(id) || n.x.unconfirmed(id)) {
 			n.doubts.mayBeHidden[n.Name(id)] = before[n.Name(id)]
 		}
 	}

@@ -15,14 +15,12 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.silence.mute, name)
 	delete(n.silence.refused, name)
 	delete(n.doubts.mayBeHidden, name)
-	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
 		if n.Asked(id) {
 			delete(n.doubts.faulty, name) // else no unsubscribe makes upstream send the name again (ERR-10)
 		}
 		bodies := n.confirmedBodies(id)
-		led = n.Answer(id).Resources()
 		if n.x.fullState() && n.Asked(id) {
 			n.x.unstored.giveUp(name)
 		}
@@ -31,7 +29,6 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		n.Unpin(id)
 	}
 	delete(n.guard.held, name)
-	n.x.restored.giveUp(name, led)
 	n.conclude()
 }
 
@@ -74,7 +71,7 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}
-		if n.Expires(r.Name) || n.x.restored.resource(r) {
+		if _, unconfirmed := n.Age(r.Name); unconfirmed || n.Expires(r.Name) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)

@@ -102,8 +102,6 @@ func (n *namedLane) unannounced() []string {
 	return slices.DeleteFunc(n.Unannounced(), n.leavesOut)
 }
 
-func (n *namedLane) confirm() { n.x.restored.confirmNames() }
-
 func (n *namedLane) fails() {
 	for id := range n.x.interest.named() {
 		a, kind := n.x.answers.of(id), failure
@@ -128,6 +126,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		}
 		return n.x.unstored.take(r) // UP-9, H-31
 	}
+	if id, ok := n.Find(r.Name); ok {
+		n.agree(id)
+	}
 	since, told := n.x.answers.same(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
@@ -145,7 +146,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if told && changed {
 		n.Date(own, since)
-		if n.x.restored.set {
+		if n.x.wildcard.restored {
 			n.x.marks.mark(own, recheck) // clients that came with another version have waited
 		}
 	}
@@ -240,7 +241,6 @@ func (n *namedLane) aliasesFallSilent(r *cache.Resource) {
 
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
-	n.x.restored.confirm(name)
 	id, ok := n.Find(name)
 	fellBack := ok && n.x.answers.fallsBack(id)
 	r := n.Bearer(name)

@@ -33,14 +33,14 @@ func (o OfType) Unproven() bool {
 	return o.is(func(x *index) bool {
 		w := &x.wildcard
 		doubted := x.interest.withheld > 0 && w.doubts.any()
-		open := x.restored.set || !w.synced || len(w.Unannounced()) > 0
+		open := w.restored || !w.synced || len(w.Unannounced()) > 0
 		return w.pinned && (open || doubted)
 	})
 }
 
 // Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed.
 func (o OfType) Unconfirmed() bool {
-	return o.is(func(x *index) bool { return x.restored.names != nil })
+	return o.is(func(x *index) bool { return x.named.AnyUnconfirmed() })
 }
 
 // Remembers reports whether resources that leave the type are remembered, so that Lapse has to be called.

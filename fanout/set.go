@@ -73,11 +73,11 @@ func (v Set) Verdict(brought bool) Verdict {
 		return Copy
 	case !v.x.wildcard.synced:
 		return Unknown
-	case brought && (v.x.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
+	case brought && (v.x.wildcard.restored || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
 		return Doubt
 	}
 	return Copy
 }
 
 // Restored reports whether the set is restored.
-func (v Set) Restored() bool { return v.x.restored.set }
+func (v Set) Restored() bool { return v.x.wildcard.restored }

@@ -69,9 +69,7 @@ func (s *shelf) serve(id cache.ID, name string, now time.Time) {
 		}
 		r.Announced = false // the stream that asks for it shows no version of it
 		touched := s.x.named.take(r.Held, now)
-		if len(touched) > 0 {
-			s.x.restored.add([]string{name}, r.asOf)
-		}
+		s.x.named.Restore(r.Name, r.asOf)
 		s.x.markNamed(slices.DeleteFunc(touched, func(of cache.ID) bool { return of == id }))
 	}
 }
@@ -87,8 +85,7 @@ func (s *shelf) serveSet(now time.Time) {
 		w.take(r, now)
 		s.x.markFallback(r.Name)
 	}
-	w.synced = true
-	s.x.restored.addSet(s.set.AsOf)
+	w.synced, w.restored, w.asOf = true, true, s.set.AsOf
 	s.set, s.members = nil, nil
 }
 

@@ -78,7 +78,7 @@ func (x *index) states() map[ClientState]int {
 	}
 	if members > 0 {
 		whole := StateAcked
-		if x.restored.set {
+		if w.restored {
 			whole = StateRequestedCached
 		}
 		counts[whole] += members
@@ -102,7 +102,7 @@ func (x *index) stateOf(id cache.ID, name string) ClientState {
 		return StateTimeout
 	case a.State == cache.Absent:
 		return StateDoesNotExist
-	case copied && !x.restored.leads(id):
+	case copied && !x.unconfirmed(id):
 		return StateAcked
 	}
 	return StateRequested.cached(copied)

@@ -45,7 +45,7 @@ func (v View) Doubted(name string) bool {
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 	switch {
-	case a.State == cache.Present && brought && x.restored.leads(id):
+	case a.State == cache.Present && brought && x.unconfirmed(id):
 		return Doubt
 	case a.State == cache.Present:
 		return Copy

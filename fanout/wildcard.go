@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"iter"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -15,6 +16,9 @@ type wildcardLane struct {
 	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
 	// announce is swept when its set is complete (RECON-12).
 	sweeping bool
+	// restored: the set is from disk, as it was at asOf, and upstream has not confirmed it (RECON-19).
+	restored bool
+	asOf     time.Time
 	board    board
 
 	// Whether the set has changed, TTLs in it were renewed, and what clients drop by themselves was repeated,
@@ -129,8 +133,6 @@ func (w *wildcardLane) over(stream uint64) {
 	}
 }
 
-func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
-
 func (w *wildcardLane) fails() {
 	if !w.synced {
 		w.x.marks.mark(wildcardID, content)
@@ -140,7 +142,7 @@ func (w *wildcardLane) fails() {
 // awaitsUncertain reports whether a client wants the set while it is only restored, or has members
 // that upstream has not announced again and a fault hid the name that it came for.
 func (w *wildcardLane) awaitsUncertain() bool {
-	uncertain := w.x.restored.set || w.doubts.hidden != 0 && len(w.Unannounced()) > 0
+	uncertain := w.restored || w.doubts.hidden != 0 && len(w.Unannounced()) > 0
 	return uncertain && w.x.interest.wants(wildcardID)
 }
 
@@ -149,7 +151,6 @@ func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
 	w.x.unwanted.noteSet()
 	w.x.endFallbacks()
-	w.x.restored.set = false
 	was := w.lane
 	*w = wildcardLane{lane: w.x.newLane(w.at, w)}
 	w.unavailable, w.dirty = was.unavailable, was.dirty // these are for the next client that wants it
