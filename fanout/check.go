@@ -83,7 +83,7 @@ func (l *lane) check() (broken []string) {
 	}
 	// Restored resources are confirmed as soon as upstream has said everything, nothing is in doubt,
 	// and no removal is held back.
-	note(&broken, !l.said || l.doubts.any() || len(l.guard.held) > 0, "all was said, nothing is in doubt, and nothing was concluded")
+	note(&broken, !l.said || l.faults.any() || len(l.guard.held) > 0, "all was said, nothing is in doubt, and nothing was concluded")
 	return broken
 }
 

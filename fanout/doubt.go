@@ -7,95 +7,88 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// A resource that arrives with a fault cannot be used, but it shows that its name exists. A client
-// that came with a copy keeps it until upstream sends something usable (ERR-10). Likewise, a
-// stream that has carried nothing of a type proves little by its silence about one name
-// (MISS-4). Both facts are kept here, beside the names, and outlive the stream.
-
-// doubts are the faults that arrived on one lane.
-type doubts struct {
-	// faulty are the names that last arrived with a fault, with the stream on which they did.
-	faulty map[string]uint64
-	// hidden is the last stream on which a fault made the name itself unreadable, so that it may
-	// concern any name; zero if there was none.
-	hidden uint64
-	// absent are the names that upstream has since said do not exist.
-	absent map[string]bool
-	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
-	// asked for by then and had no answer. The value is the stream on which the name's timer has run
-	// out since, without effect because of the fault, or zero. Of the names in faulty it has those whose
-	// timer has run out.
-	mayBeHidden map[string]uint64
+// faults are what the streams of a lane have shown that keeps their silence from being proof. A resource
+// that arrives malformed cannot be used, but it shows that its name exists: the name keeps what it had, and
+// is not absent by silence (ERR-10). If the name itself could not be read, it may be any. A stream that has
+// carried nothing of a type proves little by its silence about one name (MISS-4). All of it outlives its
+// stream (ERR-16).
+type faults struct {
+	// malformed are the names whose last answer could not be used, with the stream on which it came.
+	malformed map[string]uint64
+	// hidden is the last stream on which a fault hid a name, and mute the one on which a name's timer ended
+	// that had carried nothing of the type. Zero: there is none, or a later stream has made up for it.
+	hidden, mute uint64
 }
 
-func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
+// any reports whether something exists, or may, that could not be used.
+func (f *faults) any() bool { return f.hidden != 0 || len(f.malformed) > 0 }
 
-// beside reports whether a resource may exist that is not in the Table.
-func (d *doubts) beside(t *cache.Table) bool {
-	for name := range d.faulty {
-		if !t.Has(name) {
-			return true
-		}
-	}
-	return d.hidden != 0
-}
+// sound reports whether the end of a timer counts for clients that brought the name.
+func (f *faults) sound() bool { return f.hidden == 0 && f.mute == 0 }
 
 // concern reports whether a name may exist although there is no copy of it.
-func (d *doubts) concern(name string) bool {
-	_, faulty := d.faulty[name]
-	return faulty || d.hidden != 0 && !d.absent[name]
+func (f *faults) concern(name string) bool {
+	_, malformed := f.malformed[name]
+	return malformed || f.hidden != 0
 }
 
-// since reports whether a fault that concerns a name came on this stream, so that the stream's
-// silence about the name proves nothing.
-func (d *doubts) since(name string, stream uint64) bool {
-	on, faulty := d.faulty[name]
-	return faulty && on == stream || d.mayHaveHidden(name, stream)
+// cameOn reports whether this stream has sent the answer to a name malformed.
+func (f *faults) cameOn(stream uint64, name string) bool {
+	on, malformed := f.malformed[name]
+	return malformed && on == stream
 }
 
-// mayHaveHidden reports whether this stream sent an unreadable answer that may have been for the name.
-func (d *doubts) mayHaveHidden(name string, stream uint64) bool {
-	_, may := d.mayBeHidden[name]
-	return may && d.hidden == stream
-}
-
-// observe notes the faults of an Update, and drops the doubts that it settles. ended reports whether
-// any were dropped.
-func (d *doubts) observe(u *cache.Update) (ended bool) {
-	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
-	before, hidden := len(d.faulty), d.hidden
-	if d.any() {
+// observe notes what an Update shows, before it is applied. It reports whether something is certain now that
+// was not before.
+func (f *faults) observe(u *cache.Update) (certain bool) {
+	before, malformed := *f, len(f.malformed)
+	if malformed > 0 {
 		for _, name := range answered(u) {
-			delete(d.faulty, name)
-		}
-		listsAll := u.Full || u.Synced && !d.cameOn(u.Stream)
-		if sound && listsAll {
-			for name, overdue := range d.mayBeHidden {
-				if overdue == u.Stream {
-					u.Missing = append(u.Missing, name)
-				}
-			}
-			*d = doubts{}
+			delete(f.malformed, name)
 		}
 	}
-	ended = len(d.faulty) < before || hidden != 0 && d.hidden == 0
+	switch ranOut := len(u.Missing)+len(u.Unanswered) > 0; {
+	case u.Full && len(u.Faulty) == 0:
+		u.Removed = append(u.Removed, f.lackedBy(u)...)
+		*f = faults{}
+	case u.Synced || ranOut:
+		f.endEarlier(u.Stream)
+	case u.First && f.mute == u.Stream:
+		f.mute = 0
+	}
+	certain = len(f.malformed) < malformed || f.hidden != before.hidden || f.mute != before.mute
+	f.add(u)
+	return certain
+}
+
+// lackedBy returns the malformed names that a sound answer with everything lacks: they were seen, and are gone.
+func (f *faults) lackedBy(u *cache.Update) (names []string) {
+	names = slices.Sorted(maps.Keys(f.malformed))
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(u.Kept, name) })
+}
+
+// endEarlier ends what came on earlier streams than this one: it was asked for again, and there was time to answer.
+func (f *faults) endEarlier(stream uint64) {
+	maps.DeleteFunc(f.malformed, func(_ string, on uint64) bool { return on != stream })
+	if f.mute = 0; f.hidden != stream {
+		f.hidden = 0
+	}
+}
+
+// add notes the faults of an Update.
+func (f *faults) add(u *cache.Update) {
 	for _, name := range u.Faulty {
-		if d.faulty == nil {
-			d.faulty = make(map[string]uint64)
+		if f.malformed == nil {
+			f.malformed = make(map[string]uint64)
 		}
-		d.faulty[name] = u.Stream
+		f.malformed[name] = u.Stream
 	}
 	if u.Hidden {
-		d.hidden, d.absent = u.Stream, make(map[string]bool)
-	} else if d.hidden != 0 {
-		for _, name := range u.Removed {
-			d.absent[name] = true
-		}
-		for _, r := range u.Set {
-			delete(d.absent, r.Name)
-		}
+		f.hidden = u.Stream
 	}
-	return ended
+	if u.Mute {
+		f.mute = u.Stream
+	}
 }
 
 // answered lists the names for which an Update has an answer that can be used.
@@ -114,79 +107,45 @@ func answered(u *cache.Update) (all []string) {
 	return append(all, u.Removed...)
 }
 
-// cameOn reports whether any of the faults came on this stream.
-func (d *doubts) cameOn(stream uint64) bool {
-	for _, on := range d.faulty {
-		if on == stream {
+// mayHold reports whether a client that brought a name may keep it, although there is no copy of it here.
+func (n *namedLane) mayHold(name string, a cache.Answer) bool {
+	if _, malformed := n.faults.malformed[name]; malformed {
+		return a.Cause != cache.TTLExpired
+	}
+	return n.unproven(a)
+}
+
+// unproven reports whether only a silence that proves little says that a name does not exist.
+func (n *namedLane) unproven(a cache.Answer) bool {
+	return a.State == cache.Absent && a.Cause == cache.Timer && !n.faults.sound()
+}
+
+// mayHold reports the same of a member of the set. What upstream has removed is gone.
+func (w *wildcardLane) mayHold(name string) bool {
+	id, known := w.Find(name)
+	removed := known && w.State(id) == cache.Absent
+	return w.faults.concern(name) && !removed
+}
+
+// lacks reports whether the set may have a member that is not here.
+func (w *wildcardLane) lacks() bool {
+	for name := range w.faults.malformed {
+		if !w.Has(name) {
 			return true
 		}
 	}
-	return d.hidden == stream
-}
-
-// timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for
-// all names and has had time to answer. Names that nobody asks for any more are dropped, too.
-func (d *doubts) timeOut(stream uint64) (ended bool) {
-	before := len(d.faulty)
-	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
-	ended = d.hidden != 0 || len(d.faulty) < before
-	maps.DeleteFunc(d.mayBeHidden, func(_ string, ranOut uint64) bool { return ranOut != stream })
-	d.hidden, d.absent = 0, nil
-	return ended
-}
-
-// doubted reports whether a name without a copy may exist all the same.
-func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
-	name := n.Name(id)
-	if _, mute := n.silence.mute[name]; mute && a.State == cache.Absent {
-		return true
-	}
-	if _, faulty := n.doubts.faulty[name]; faulty {
-		return a.State != cache.Absent || a.Cause != cache.TTLExpired
-	}
-	return a.State == cache.Unknown && n.doubts.hidden != 0
-}
-
-// observe notes what an Update says about names that are in doubt or restored, before it is applied.
-func (n *namedLane) observe(u *cache.Update) {
-	if len(u.Missing)+len(u.Unanswered) > 0 && n.doubts.hidden != u.Stream && n.doubts.timeOut(u.Stream) {
-		n.lookAgain()
-	}
-	if u.Hidden {
-		n.noteMayBeHidden()
-	}
-	if len(n.silence.mute) > 0 {
-		n.silence.observe(u)
-	}
-	n.agreeBySilence(u)
-}
-
-// noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
-// by then and whose answer is missing or not announced.
-func (n *namedLane) noteMayBeHidden() {
-	before := n.doubts.mayBeHidden
-	n.doubts.mayBeHidden = make(map[string]uint64)
-	for id := range cache.ID(n.Cap()) {
-		if n.Asked(id) && (n.unsettled(id) || n.x.unconfirmed(id)) {
-			n.doubts.mayBeHidden[n.Name(id)] = before[n.Name(id)]
-		}
-	}
-}
-
-// unsettled reports whether a name's answer is missing or not announced.
-func (n *namedLane) unsettled(id cache.ID) bool {
-	return !n.Answered(id) || len(n.UnannouncedAnswers(n.Name(id))) > 0
+	return w.faults.hidden != 0
 }
 
 // awaitsUncertain reports whether a client waits for a name that has no answer because of a fault,
 // or only one that would have been swept by now.
 func (n *namedLane) awaitsUncertain() bool {
 	for id := range n.x.interest.named() {
-		if !n.unsettled(id) {
-			continue
-		}
 		name := n.Name(id)
-		if n.doubts.mayBeHidden[name] != 0 || n.doubts.concern(name) && !n.Answered(id) {
+		if n.x.answers.open(id) && n.faults.concern(name) {
+			return true
+		}
+		if n.faults.hidden != 0 && len(n.UnannouncedAnswers(name)) > 0 {
 			return true
 		}
 	}
@@ -194,12 +153,10 @@ func (n *namedLane) awaitsUncertain() bool {
 }
 
 // overdue returns the resources that a name leads to and that upstream has not announced for too
-// long (RECON-12). A resource stays if a fault on the same stream may have concerned it.
+// long (RECON-12). They stay if a fault on the same stream hides a name.
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
-	d := &n.doubts
-	if d.mayHaveHidden(name, stream) {
-		d.mayBeHidden[name] = stream
+	if n.faults.hidden == stream {
 		return nil
 	}
-	return slices.DeleteFunc(n.UnannouncedAnswers(name), func(name string) bool { return d.since(name, stream) })
+	return n.UnannouncedAnswers(name)
 }

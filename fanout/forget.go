@@ -12,13 +12,11 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		n.x.unwanted.note(id, name)
 	}
 	delete(n.again, name)
-	delete(n.silence.mute, name)
-	delete(n.silence.refused, name)
-	delete(n.doubts.mayBeHidden, name)
+	delete(n.refused, name)
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
 		if n.Asked(id) {
-			delete(n.doubts.faulty, name) // else no unsubscribe makes upstream send the name again (ERR-10)
+			delete(n.faults.malformed, name) // else no unsubscribe makes upstream send the name again (ERR-10)
 		}
 		bodies := n.confirmedBodies(id)
 		if n.x.fullState() && n.Asked(id) {

@@ -17,9 +17,8 @@ type lane struct {
 	at   Lane // its address
 	kind laneKind
 	// guard holds back updates that remove much at once (H-22).
-	guard guard
-	// doubts are the faults that arrived on the lane (ERR-10).
-	doubts doubts
+	guard  guard
+	faults faults
 	// said: upstream has sent everything it has. That confirms what was loaded from disk, as soon
 	// as none of it is in doubt (ERR-10).
 	said bool
@@ -81,7 +80,7 @@ func (l *lane) digest() string {
 }
 
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	if l.doubts.observe(u) {
+	if l.faults.observe(u) {
 		l.lookAgain()
 	}
 	a = l.kind.takeIn(u)
@@ -162,7 +161,7 @@ func (l *lane) removeAll(all departures) {
 // conclude confirms what was loaded from disk if upstream has sent everything, nothing is in doubt,
 // and no removal is held back.
 func (l *lane) conclude() {
-	if l.said && !l.doubts.any() && len(l.guard.held) == 0 {
+	if l.said && !l.faults.any() && len(l.guard.held) == 0 {
 		l.said = false
 		l.kind.confirm()
 	}

@@ -10,7 +10,9 @@ import (
 // namedLane is what upstream sends of the names that it was asked for.
 type namedLane struct {
 	lane
-	silence silence
+	// refused are the names that upstream has answered with an error, with the stream on which it
+	// came. The error is an answer only on that stream.
+	refused map[string]uint64
 	// again are the names that upstream has to be asked for again, because the wildcard that answered
 	// for them was given up, until it is.
 	again map[string]struct{}
@@ -44,7 +46,7 @@ func (n *namedLane) hasSpoken() bool {
 // an answer does not count.
 func (n *namedLane) spokenOf(id cache.ID) bool {
 	name := n.Name(id)
-	if _, silent := n.silence.of(name, n.silence.refused[name]); silent {
+	if _, silent := n.silent(name, n.refused[name]); silent {
 		return false
 	}
 	a := n.Answer(id)
@@ -59,7 +61,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 }
 
 func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
-	n.observe(u)
+	n.agreeBySilence(u)
 	n.begin(u)
 	if n.x.fullState() {
 		n.x.unstored.observe(u)
@@ -187,7 +189,7 @@ func (n *namedLane) fail(u *cache.Update) {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
-			n.silence.refused[e.Name] = u.Stream
+			n.refused[e.Name] = u.Stream
 			if n.Fail(id, e.Status) {
 				n.x.marks.mark(id, failure)
 			}
@@ -199,7 +201,7 @@ func (n *namedLane) fail(u *cache.Update) {
 // many became Absent, and the first of them.
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
-		if n.silence.missing(name, u.Stream, u.Mute) {
+		if n.missing(name, u.Stream) {
 			if id, _ := n.Find(name); n.x.answers.fallsBack(id) { // it resolves to the member as long as there is one
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next()); since > 0 {
@@ -214,8 +216,8 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silence.of(name, u.Stream); ok && !n.askedAgain(name) {
-			n.silence.refused[name] = u.Stream
+		if id, ok := n.silent(name, u.Stream); ok && !n.askedAgain(name) {
+			n.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)
 			}
@@ -243,11 +245,15 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
 	id, ok := n.Find(name)
 	fellBack := ok && n.x.answers.fallsBack(id)
+	unproven := ok && n.unproven(n.Answer(id))
 	r := n.Bearer(name)
 	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
-		if fellBack && cause != cache.Timer {
-			n.x.marks.mark(id, content) // it was Absent by silence; now upstream says so
+		switch { // it was Absent by silence; now upstream says so
+		case fellBack && cause != cache.Timer:
+			n.x.marks.mark(id, content)
+		case unproven:
+			n.x.marks.mark(id, recheck)
 		}
 		return
 	}

@@ -32,7 +32,7 @@ func (o OfType) Synced() bool { return o.is(func(x *index) bool { return x.wildc
 func (o OfType) Unproven() bool {
 	return o.is(func(x *index) bool {
 		w := &x.wildcard
-		doubted := x.interest.withheld > 0 && w.doubts.any()
+		doubted := x.interest.withheld > 0 && w.faults.any()
 		open := w.restored || !w.synced || len(w.Unannounced()) > 0
 		return w.pinned && (open || doubted)
 	})
@@ -65,7 +65,7 @@ func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 				continue
 			}
 			id, _ := x.named.Find(name)
-			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.silence.refused[name] == stream {
+			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.refused[name] == stream {
 				later = append(later, name)
 			} else {
 				now = append(now, name)
@@ -81,7 +81,7 @@ func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 func (o OfType) Silent(names []string, stream uint64) (silent, delivered []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.named.silence.of(name, stream); !ok || !x.interest.wants(id) {
+			if id, ok := x.named.silent(name, stream); !ok || !x.interest.wants(id) {
 				continue
 			}
 			if x.unstored.has(name, stream) {
@@ -98,7 +98,7 @@ func (o OfType) Silent(names []string, stream uint64) (silent, delivered []strin
 func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			_, silent := x.named.silence.of(name, stream)
+			_, silent := x.named.silent(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
 				lacking = append(lacking, name)
 			}

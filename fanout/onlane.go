@@ -183,9 +183,9 @@ func (o OnLane) Waiting() (clients int) {
 // Uncertain returns what is in doubt on a lane because of faults.
 func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
-		d := &l.doubts
-		u.Hidden, u.Clients = d.hidden != 0, l.x.interest.withheld
-		u.Names, u.Awaited = slices.Sorted(maps.Keys(d.faulty)), l.kind.awaitsUncertain()
+		f := &l.faults
+		u.Hidden, u.Clients = f.hidden != 0, l.x.interest.withheld
+		u.Names, u.Awaited = slices.Sorted(maps.Keys(f.malformed)), l.kind.awaitsUncertain()
 	})
 	return u
 }

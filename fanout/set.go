@@ -73,7 +73,7 @@ func (v Set) Verdict(brought bool) Verdict {
 		return Copy
 	case !v.x.wildcard.synced:
 		return Unknown
-	case brought && (v.x.wildcard.restored || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
+	case brought && (v.x.wildcard.restored || v.x.wildcard.lacks()):
 		return Doubt
 	}
 	return Copy

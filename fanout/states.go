@@ -68,11 +68,11 @@ func (x *index) states() map[ClientState]int {
 		}
 		counts[state.cached(copied)]++
 	}
-	for name := range w.doubts.faulty {
+	for name := range w.faults.malformed {
 		special(name, StateNacked)
 	}
 	for name := range w.guard.held {
-		if _, faulty := w.doubts.faulty[name]; !faulty {
+		if _, faulty := w.faults.malformed[name]; !faulty {
 			special(name, StateDoesNotExist)
 		}
 	}
@@ -88,7 +88,7 @@ func (x *index) states() map[ClientState]int {
 
 func (x *index) stateOf(id cache.ID, name string) ClientState {
 	a := x.answers.of(id)
-	_, faulty := x.named.doubts.faulty[name]
+	_, faulty := x.named.faults.malformed[name]
 	_, held := x.named.guard.held[name]
 	copied := a.State == cache.Present
 	switch {

@@ -37,10 +37,10 @@ func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	if v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.doubts.concern(name) {
+	if v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.mayHold(name) {
 		return true
 	}
-	return len(v.s.names.ids) > 0 && v.x.named.doubts.concern(name)
+	return len(v.s.names.ids) > 0 && v.x.named.faults.concern(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
@@ -49,7 +49,7 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 		return Doubt
 	case a.State == cache.Present:
 		return Copy
-	case brought && x.named.doubted(id, a):
+	case brought && x.named.mayHold(x.named.Name(id), a):
 		return Doubt
 	case a.State == cache.Absent:
 		return Gone
