@@ -22,7 +22,7 @@ func TestCheckFinds(t *testing.T) {
 		{"lingering", func(x *index, s *Subscription) { x.linger.add(1, stay{}) }, "lingers"},
 		{"a set", func(x *index, s *Subscription) { x.wildcard.synced = true }, "is complete: true"},
 		{"dirty", func(x *index, s *Subscription) { x.interest.remove(s, 1); x.named.Unpin(1) }, "to be looked at"},
-		{"said", func(x *index, s *Subscription) { x.wildcard.said = true }, "nothing was concluded"},
+		{"certain", func(x *index, s *Subscription) { x.wildcard.restored, x.wildcard.complete = true, true }, "counts as restored"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := NewHub(Config{})

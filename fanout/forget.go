@@ -27,7 +27,6 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		n.Unpin(id)
 	}
 	delete(n.guard.held, name)
-	n.conclude()
 }
 
 // forgetOthers forgets the names that nobody wants and that Changes has not given up yet: the

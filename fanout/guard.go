@@ -249,6 +249,7 @@ func (x *index) letGo(f func(*lane) departures) (count int) {
 	named, members := f(&x.named.lane), f(&x.wildcard.lane)
 	x.named.removeAll(named)
 	x.wildcard.removeAll(members)
+	x.wildcard.conclude()
 	x.wildcard.tell()
 	return len(named) + len(members)
 }

@@ -19,9 +19,6 @@ type lane struct {
 	// guard holds back updates that remove much at once (H-22).
 	guard  guard
 	faults faults
-	// said: upstream has sent everything it has. That confirms what was loaded from disk, as soon
-	// as none of it is in doubt (ERR-10).
-	said bool
 	// unavailable is why upstream does not answer (ERR-7); nil: it does.
 	unavailable *statuspb.Status
 	// dirty are the names that upstream has to look at (Wanted).
@@ -54,8 +51,6 @@ type laneKind interface {
 	unannounced() []string
 	// remove makes a name Absent.
 	remove(name string, cause cache.Cause)
-	// confirm notes that upstream has confirmed everything that was loaded from disk.
-	confirm()
 	// fails marks, when upstream becomes unavailable, everything that clients still wait for.
 	fails()
 }
@@ -85,10 +80,6 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 	}
 	a = l.kind.takeIn(u)
 	a.Held.Returned = l.guard.takeReturned()
-	if u.Synced {
-		l.said = true
-	}
-	l.conclude()
 	return a
 }
 
@@ -154,16 +145,6 @@ func (l *lane) depart(u *cache.Update, all departures) (held Held) {
 func (l *lane) removeAll(all departures) {
 	for _, d := range all {
 		l.kind.remove(d.name, d.cause)
-	}
-	l.conclude()
-}
-
-// conclude confirms what was loaded from disk if upstream has sent everything, nothing is in doubt,
-// and no removal is held back.
-func (l *lane) conclude() {
-	if l.said && !l.faults.any() && len(l.guard.held) == 0 {
-		l.said = false
-		l.kind.confirm()
 	}
 }
 

@@ -38,11 +38,6 @@ func (o OfType) Unproven() bool {
 	})
 }
 
-// Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed.
-func (o OfType) Unconfirmed() bool {
-	return o.is(func(x *index) bool { return x.named.AnyUnconfirmed() })
-}
-
 // Remembers reports whether resources that leave the type are remembered, so that Lapse has to be called.
 func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 

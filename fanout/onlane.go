@@ -38,14 +38,11 @@ func (o OnLane) Holds(name, version string) bool {
 // Has reports whether a name is present on a lane.
 func (o OnLane) Has(name string) bool { return o.is(func(l *lane) bool { return l.Has(name) }) }
 
-// Lacks reports whether any of the resources is missing on a lane, not announced, or unconfirmed. If
-// so, the response that brings them adds a name (RECON-16).
+// Lacks reports whether any of the resources is not announced on a lane. If so, the response that brings
+// them adds a name (RECON-16).
 func (o OnLane) Lacks(set []cache.Received) bool {
 	return o.is(func(l *lane) bool {
-		return slices.ContainsFunc(set, func(r cache.Received) bool {
-			_, unconfirmed := l.Age(r.Name)
-			return !l.Announced(r.Name) || unconfirmed
-		})
+		return slices.ContainsFunc(set, func(r cache.Received) bool { return !l.Announced(r.Name) })
 	})
 }
 

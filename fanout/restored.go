@@ -45,23 +45,19 @@ func (n *namedLane) agreeBySilence(u *cache.Update) {
 	}
 }
 
-// confirm notes that upstream has nothing more to say about the names that were loaded.
-func (n *namedLane) confirm() {
-	if n.AnyUnconfirmed() {
-		for id := range cache.ID(n.Cap()) {
-			n.agree(id)
-		}
-	}
-}
-
-// confirm does the same for the wildcard's set. Clients that ask by name are marked, too, since
-// what they resolve to may be in the set.
-func (w *wildcardLane) confirm() {
-	if w.restored {
+// conclude confirms the wildcard's set if upstream has sent all of it, nothing is in doubt, and no removal is
+// held back. Clients that ask by name are marked, too, since what they resolve to may be in the set.
+func (w *wildcardLane) conclude() {
+	if w.restored && w.certain() {
 		w.restored = false
 		w.lookAgain()
 		w.x.named.lookAgain()
 	}
+}
+
+// certain reports whether the set is what upstream has, as far as it can be known.
+func (w *wildcardLane) certain() bool {
+	return w.complete && len(w.guard.held) == 0 && !w.faults.any()
 }
 
 // unconfirmed reports whether a name leads to something unconfirmed.

@@ -11,8 +11,9 @@ import (
 type wildcardLane struct {
 	lane
 	// pinned: a client wanted it, and Changes has not given it up. asked: upstream has been asked
-	// for it. synced: upstream has sent all of it once (RECON-16, RECON-17).
-	pinned, asked, synced bool
+	// for it. synced: all of it is here, as it was once (RECON-16, RECON-17). complete: upstream has sent
+	// all of it since the process began.
+	pinned, asked, synced, complete bool
 	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
 	// announce is swept when its set is complete (RECON-12).
 	sweeping bool
@@ -60,11 +61,13 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
-		w.changed, w.synced, w.sweeping = w.changed || !w.synced, true, false
+		w.changed, w.sweeping = w.changed || !w.synced, false
+		w.synced, w.complete = true, true
 	}
 	if u.Synced || u.Unchanged {
 		w.guard.takeBack(u, func(string) bool { return true })
 	}
+	w.conclude()
 	w.x.readers.prune()
 	w.tell()
 	return a

@@ -312,10 +312,6 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	all := l.mapped && len(o.rest)+len(o.hidden) == 0
-	if all && !l.lane.Wildcard && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
-		l.settle = settleState{waiting: true, piecemeal: true}
-	}
 	return req
 }
 
