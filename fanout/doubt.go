@@ -15,21 +15,21 @@ import (
 type faults struct {
 	// malformed are the names whose last answer could not be used, with the stream on which it came.
 	malformed map[string]uint64
-	// hidden is the last stream on which a fault hid a name, and mute the one on which a name's timer ended
+	// unreadable is the last stream on which a fault hid a name, and unproven the one on which a name's timer ended
 	// that had carried nothing of the type. Zero: there is none, or a later stream has made up for it.
-	hidden, mute uint64
+	unreadable, unproven uint64
 }
 
 // any reports whether something exists, or may, that could not be used.
-func (f *faults) any() bool { return f.hidden != 0 || len(f.malformed) > 0 }
+func (f *faults) any() bool { return f.unreadable != 0 || len(f.malformed) > 0 }
 
 // sound reports whether the end of a timer counts for clients that brought the name.
-func (f *faults) sound() bool { return f.hidden == 0 && f.mute == 0 }
+func (f *faults) sound() bool { return f.unreadable == 0 && f.unproven == 0 }
 
 // concern reports whether a name may exist although there is no copy of it.
 func (f *faults) concern(name string) bool {
 	_, malformed := f.malformed[name]
-	return malformed || f.hidden != 0
+	return malformed || f.unreadable != 0
 }
 
 // cameOn reports whether this stream has sent the answer to a name malformed.
@@ -48,15 +48,15 @@ func (f *faults) observe(u *cache.Update) (certain bool) {
 		}
 	}
 	switch ranOut := len(u.Missing)+len(u.Unanswered) > 0; {
-	case u.Full && len(u.Faulty) == 0:
+	case u.Full && len(u.Malformed) == 0:
 		u.Removed = append(u.Removed, f.lackedBy(u)...)
 		*f = faults{}
 	case u.Synced || ranOut:
 		f.endEarlier(u.Stream)
-	case u.First && f.mute == u.Stream:
-		f.mute = 0
+	case u.First && f.unproven == u.Stream:
+		f.unproven = 0
 	}
-	certain = len(f.malformed) < malformed || f.hidden != before.hidden || f.mute != before.mute
+	certain = len(f.malformed) < malformed || f.unreadable != before.unreadable || f.unproven != before.unproven
 	f.add(u)
 	return certain
 }
@@ -70,24 +70,24 @@ func (f *faults) lackedBy(u *cache.Update) (names []string) {
 // endEarlier ends what came on earlier streams than this one: it was asked for again, and there was time to answer.
 func (f *faults) endEarlier(stream uint64) {
 	maps.DeleteFunc(f.malformed, func(_ string, on uint64) bool { return on != stream })
-	if f.mute = 0; f.hidden != stream {
-		f.hidden = 0
+	if f.unproven = 0; f.unreadable != stream {
+		f.unreadable = 0
 	}
 }
 
 // add notes the faults of an Update.
 func (f *faults) add(u *cache.Update) {
-	for _, name := range u.Faulty {
+	for _, name := range u.Malformed {
 		if f.malformed == nil {
 			f.malformed = make(map[string]uint64)
 		}
 		f.malformed[name] = u.Stream
 	}
-	if u.Hidden {
-		f.hidden = u.Stream
+	if u.Unreadable {
+		f.unreadable = u.Stream
 	}
-	if u.Mute {
-		f.mute = u.Stream
+	if u.Unproven {
+		f.unproven = u.Stream
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *wildcardLane) lacks() bool {
 			return true
 		}
 	}
-	return w.faults.hidden != 0
+	return w.faults.unreadable != 0
 }
 
 // awaitsUncertain reports whether a client waits for a name that has no answer because of a fault,
@@ -145,7 +145,7 @@ func (n *namedLane) awaitsUncertain() bool {
 		if n.x.answers.open(id) && n.faults.concern(name) {
 			return true
 		}
-		if n.faults.hidden != 0 && len(n.UnannouncedAnswers(name)) > 0 {
+		if n.faults.unreadable != 0 && len(n.UnannouncedAnswers(name)) > 0 {
 			return true
 		}
 	}
@@ -155,7 +155,7 @@ func (n *namedLane) awaitsUncertain() bool {
 // overdue returns the resources that a name leads to and that upstream has not announced for too
 // long (RECON-12). They stay if a fault on the same stream hides a name.
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
-	if n.faults.hidden == stream {
+	if n.faults.unreadable == stream {
 		return nil
 	}
 	return n.UnannouncedAnswers(name)

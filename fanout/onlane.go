@@ -181,7 +181,7 @@ func (o OnLane) Waiting() (clients int) {
 func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
 		f := &l.faults
-		u.Hidden, u.Clients = f.hidden != 0, l.x.interest.withheld
+		u.Unreadable, u.Clients = f.unreadable != 0, l.x.interest.withheld
 		u.Names, u.Awaited = slices.Sorted(maps.Keys(f.malformed)), l.kind.awaitsUncertain()
 	})
 	return u
@@ -227,8 +227,8 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 
 // Uncertainty is what is in doubt on a lane because of faults (ERR-10).
 type Uncertainty struct {
-	Names  []string // in order
-	Hidden bool     // any other name may be in doubt, too
+	Names      []string // in order
+	Unreadable bool     // any other name may be in doubt, too
 	// Clients is the number of clients from which something of the type is withheld. Awaited
 	// reports whether a client waits for an answer, or for restored or unannounced resources to be
 	// confirmed or removed.
@@ -237,4 +237,4 @@ type Uncertainty struct {
 }
 
 // Any reports whether anything is in doubt.
-func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }
+func (u Uncertainty) Any() bool { return u.Unreadable || len(u.Names) > 0 }

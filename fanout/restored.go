@@ -33,7 +33,7 @@ func (n *namedLane) agreeBySilence(u *cache.Update) {
 	}
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
 		id, ok := n.Find(name)
-		if !ok || n.faults.hidden == u.Stream || n.faults.cameOn(u.Stream, name) {
+		if !ok || n.faults.unreadable == u.Stream || n.faults.cameOn(u.Stream, name) {
 			continue
 		}
 		for _, r := range n.Answer(id).Resources() {

@@ -21,7 +21,7 @@ type settleState struct {
 
 // response handles a response on a lane that waits, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
-	s.blind = s.blind || d.Update.Hidden
+	s.blind = s.blind || d.Update.Unreadable
 	switch {
 	case d.sotw: // a SotW response has the whole set
 		complete = true
