@@ -27,7 +27,7 @@ type TypeSummary struct {
 	Absent map[cache.Cause]int
 	// InDoubt counts the names in doubt: upstream sent something that cannot be used, or only a
 	// silence that proves little says that they do not exist. Withheld counts the clients from
-	// which something is withheld because it is in doubt or restored (verdict.go).
+	// which something is withheld because it is in doubt or restored (certainty.go).
 	InDoubt, Withheld int
 	// Restored reports whether some of the type is restored, and not confirmed by upstream yet.
 	Restored bool

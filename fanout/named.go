@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -270,4 +272,22 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 		// name says whether it exists (UP-8).
 		n.Unset(id, n.x.next())
 	}
+}
+
+// ours reports whether the relay itself has given an error in place of an answer of upstream's.
+func ours(status *statuspb.Status) bool { return status == unanswered || status == leftOut }
+
+var unanswered = &statuspb.Status{
+	Code:    cache.Unavailable,
+	Message: "xds-relay: upstream did not answer for this name in time",
+}
+
+// silent reports whether upstream has sent nothing for a name on its own lane, not even an error on
+// this stream. A member of the wildcard's set is no answer, since it may be removed tomorrow.
+func (n *namedLane) silent(name string, stream uint64) (cache.ID, bool) {
+	id, ok := n.Find(name)
+	if !ok || n.Answer(id).Error != nil && n.refused[name] == stream {
+		return id, false
+	}
+	return id, !n.Answered(id)
 }
