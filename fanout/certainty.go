@@ -230,15 +230,6 @@ func (n *namedLane) awaitsUncertain() bool {
 	return false
 }
 
-// overdue returns the resources that a name leads to and that upstream has not announced for too
-// long (RECON-12). They stay if a fault on the same stream hides a name.
-func (n *namedLane) overdue(name string, stream uint64) (names []string) {
-	if n.faults.unreadable == stream {
-		return nil
-	}
-	return n.UnannouncedAnswers(name)
-}
-
 // What was loaded from disk is unconfirmed until upstream has spoken of it, or been silent where that
 // means that nothing has changed (RECON-19). It may lack the last changes before the process ended. So
 // only clients that have nothing of their own are sent it: a client that came with a version of its own
@@ -258,23 +249,31 @@ func (n *namedLane) agree(id cache.ID) {
 	}
 }
 
-// agreeBySilence confirms what names lead to whose timers have run out, if their stream was shown it. It is not
-// confirmed if that stream has sent it with a fault, or has removed it, and the guard holds that back.
+// agreeBySilence takes the end of timers for an answer: what names lead to, and their stream was shown, has not
+// changed (RECON-11). It says nothing of what came malformed, or if a name was unreadable. What that stream has
+// removed, and the guard holds back, is not confirmed.
 func (n *namedLane) agreeBySilence(u *cache.Update) {
-	if !n.AnyUnconfirmed() {
+	if n.faults.unreadable == u.Stream {
 		return
 	}
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		id, ok := n.Find(name)
-		if !ok || n.faults.unreadable == u.Stream || n.faults.cameOn(u.Stream, name) {
+		id, known := n.Find(name)
+		if !known || n.faults.cameOn(u.Stream, name) {
 			continue
 		}
 		for _, r := range n.Answer(id).Resources() {
-			held, removed := n.guard.held[r.Name]
-			if own, _ := n.Find(r.Name); n.Announced(r.Name) && !(removed && held.stream == u.Stream) {
-				n.agree(own)
+			if n.Announced(r.Name) {
+				n.isAsShown(r, u.Stream)
 			}
 		}
+	}
+}
+
+func (n *namedLane) isAsShown(r *cache.Resource, stream uint64) {
+	n.guard.takeBack(r.Name, stream)
+	if _, held := n.guard.held[r.Name]; !held {
+		own, _ := n.Find(r.Name)
+		n.agree(own)
 	}
 }
 

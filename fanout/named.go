@@ -74,32 +74,14 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.heartbeats(u)
 	all := n.departures(u)
 	for _, name := range u.Overdue {
-		all.add(n.overdue(name, u.Stream), cache.Sweep)
+		all.add(n.UnannouncedAnswers(name), cache.Sweep)
 	}
 	a.Held = n.depart(u, all)
-	n.takeBack(u)
 	n.deny(u.Negative)
 	n.fail(u)
 	n.leaveOut(u)
 	a.Silent, a.First = n.fallSilent(u)
 	return a
-}
-
-// takeBack forgets held-back removals of what names lead to whose timers have run out: the stream of
-// the Update was shown it, and is silent (H-22).
-func (n *namedLane) takeBack(u *cache.Update) {
-	if len(n.guard.held) == 0 {
-		return
-	}
-	silent := make(map[string]bool)
-	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if id, ok := n.Find(name); ok {
-			for _, r := range n.Answer(id).Resources() {
-				silent[r.Name] = n.Announced(r.Name)
-			}
-		}
-	}
-	n.guard.takeBack(u, func(name string) bool { return silent[name] })
 }
 
 func (n *namedLane) unannounced() []string {

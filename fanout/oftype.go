@@ -50,13 +50,13 @@ func (o OfType) Returns(name string) bool {
 }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
-// had time to. The resources of now may be swept. Those of later have to stay for now, because the
+// had time to. The resources of now may be swept; none is if a fault on the stream hides a name. Those of later have to stay for now, because the
 // stream has answered the name with an error. NOT_FOUND is no such error, nor is one that came on
 // an earlier stream.
 func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if len(x.named.UnannouncedAnswers(name)) == 0 {
+			if x.named.faults.unreadable == stream || len(x.named.UnannouncedAnswers(name)) == 0 {
 				continue
 			}
 			id, _ := x.named.Find(name)

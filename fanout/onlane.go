@@ -88,15 +88,16 @@ func (o OnLane) Same(set []cache.Received) map[string]bool {
 	return same
 }
 
-// Sweeps reports whether a lane has resources that its origin has not announced, and does not
-// announce with these (RECON-12).
-func (o OnLane) Sweeps(announced []cache.Received) bool {
-	names := make(map[string]bool, len(announced))
-	for _, r := range announced {
+// Sweeps reports whether a lane has resources that its origin has not announced, does not announce with an
+// Update, and has hidden with no fault (RECON-12).
+func (o OnLane) Sweeps(u *cache.Update) bool {
+	names := make(map[string]bool, len(u.Set))
+	for _, r := range u.Set {
 		names[r.Name] = true
 	}
 	return o.is(func(l *lane) bool {
-		return slices.ContainsFunc(l.Unannounced(), func(name string) bool { return !names[name] })
+		unreadable := u.Unreadable || l.faults.unreadable == l.guard.stream
+		return !unreadable && slices.ContainsFunc(l.Unannounced(), func(name string) bool { return !names[name] })
 	})
 }
 

@@ -56,7 +56,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	w.renewed = w.heartbeats(u) || w.renewed
 	all := w.departures(u)
-	if u.Sweep {
+	if u.Sweep && w.faults.unreadable != u.Stream {
 		all.add(w.Unannounced(), cache.Sweep)
 	}
 	a.Held = w.depart(u, all)
@@ -65,7 +65,9 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 		w.synced, w.complete = true, true
 	}
 	if u.Synced || u.Unchanged {
-		w.guard.takeBack(u, func(string) bool { return true })
+		for name := range w.guard.held {
+			w.guard.takeBack(name, u.Stream)
+		}
 	}
 	w.conclude()
 	w.x.readers.prune()

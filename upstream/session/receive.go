@@ -172,9 +172,9 @@ func (c *Core) settles(s *slot, l *laneState, d *Response) {
 	}
 	d.adds = c.hub.On(l.lane).Lacks(d.Update.Set)
 	d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
-	d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
-	if d.Update.Sweep && l.lane.Wildcard {
-		c.sweeps(s, l.lane, d.Update.Set)
+	d.Update.Sweep = d.Update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
+	if d.Update.Sweep {
+		c.sweeps(s, l.lane, &d.Update)
 		d.repeats = l.echo.judge()
 	}
 }

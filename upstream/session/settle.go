@@ -14,14 +14,10 @@ type settleState struct {
 	waiting bool      // subscribed, and not complete yet
 	first   time.Time // when the first response was applied
 	at      time.Time // when the set is complete without another response; zero: never
-	// blind means that a resource came whose name cannot be read. It may be any, so nothing
-	// is known to be missing (ERR-10).
-	blind bool
 }
 
 // response handles a response on a lane that waits, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
-	s.blind = s.blind || d.Update.Unreadable
 	switch {
 	case d.sotw: // a SotW response has the whole set
 		complete = true
