@@ -215,19 +215,23 @@ func answered(u *cache.Update) (all []string) {
 	return append(all, u.Removed...)
 }
 
-// awaitsUncertain reports whether a client waits for a name that has no answer because of a fault,
-// or only one that would have been swept by now.
-func (n *namedLane) awaitsUncertain() bool {
+// awaits reports whether a client waits for something uncertain: for a name without an answer because of a
+// fault.
+func (n *namedLane) awaits() bool {
 	for id := range n.x.interest.named() {
-		name := n.Name(id)
-		if n.x.answers.open(id) && n.faults.concern(name) {
-			return true
-		}
-		if n.faults.unreadable != 0 && len(n.UnannouncedAnswers(name)) > 0 {
+		if n.x.answers.open(id) && n.faults.concern(n.Name(id)) {
 			return true
 		}
 	}
 	return false
+}
+
+// awaits reports the same of the set: it is only from disk.
+func (w *wildcardLane) awaits() bool { return w.restored && w.x.interest.wants(wildcardID) }
+
+// spares reports whether the lane keeps resources for an unreadable answer that would have been swept by now.
+func (l *lane) spares() bool {
+	return l.faults.unreadable != 0 && l.x.interest.subscriptions > 0 && len(l.Unannounced()) > 0
 }
 
 // What was loaded from disk is unconfirmed until upstream has spoken of it, or been silent where that

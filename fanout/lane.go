@@ -40,9 +40,8 @@ type laneKind interface {
 	// hasSpoken reports whether upstream has given an answer on the lane that is still valid.
 	hasSpoken() bool
 
-	// awaitsUncertain reports whether a client waits for something that is in doubt or not
-	// confirmed.
-	awaitsUncertain() bool
+	// awaits reports whether a client waits for something uncertain.
+	awaits() bool
 
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied

@@ -183,7 +183,7 @@ func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
 		f := &l.faults
 		u.Unreadable, u.Clients = f.unreadable != 0, l.x.interest.withheld
-		u.Names, u.Awaited = slices.Sorted(maps.Keys(f.malformed)), l.kind.awaitsUncertain()
+		u.Names, u.Awaited = slices.Sorted(maps.Keys(f.malformed)), l.kind.awaits() || l.spares()
 	})
 	return u
 }

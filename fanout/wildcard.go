@@ -144,13 +144,6 @@ func (w *wildcardLane) fails() {
 	}
 }
 
-// awaitsUncertain reports whether a client wants the set while it is only restored, or has members
-// that upstream has not announced again and a fault hid the name that it came for.
-func (w *wildcardLane) awaitsUncertain() bool {
-	uncertain := w.restored || w.faults.unreadable != 0 && len(w.Unannounced()) > 0
-	return uncertain && w.x.interest.wants(wildcardID)
-}
-
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
 func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
