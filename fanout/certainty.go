@@ -7,6 +7,13 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
+// What the relay knows of a name, and how certainly, is decided here.
+//
+// Absence is certain when it was said (a removal, NOT_FOUND, a full answer without the name), when a TTL has ended, when
+// it was swept, or when the name's timer has ended on an alive stream. To a client that brought the name, a timer counts
+// only on a sound lane (faults). A malformed name keeps what it had, and is not absent by silence. A copy that is only
+// from disk is for clients that brought nothing: it replaces nothing, and its lack removes nothing (unconfirmed).
+
 // Verdict is what the relay knows of a name for one client (protocol.md §0). Sets that go to
 // clients, unary calls, readiness and failover all ask here whether a name is resolved.
 type Verdict uint8
@@ -36,8 +43,8 @@ func (v View) Verdict(id cache.ID, brought bool) Verdict {
 }
 
 // Doubted reports whether a name that a client came with is in doubt. A name that it does not
-// subscribe to may be in doubt, too: it may bear the resource that a name with a hidden fault leads
-// to.
+// subscribe to may be in doubt, too: it may bear the resource that a malformed or unreadable answer was
+// for.
 func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
