@@ -66,7 +66,6 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Ti
 	if x.want(s, id) {
 		x.unstored.recall(name)
 		x.shelf.serve(id, name, now)
-		delete(x.restored.awaited, name)
 	}
 	return id
 }

@@ -169,7 +169,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 func (h *Hub) Unresolved() bool { return h.types.any((*index).waits) }
 
 func (x *index) waits() bool {
-	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
+	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.wildcard.restored) {
 		return true
 	}
 	for id := range x.interest.named() {

@@ -54,7 +54,7 @@ func (c *Client) report(e session.Effect, o session.Outcome, begins time.Time) {
 		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
 	case session.Uncertain:
 		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones that they have until it announces usable ones: see the fault in the NACK",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Names), "first", logging.First(e.Names), "any", e.Hidden, "clients", e.Clients, "address", e.Entry)
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Names), "first", logging.First(e.Names), "any", e.Unreadable, "clients", e.Clients, "address", e.Entry)
 	case session.Excess:
 		c.log.Error("the control plane sends more resources of a type than the relay keeps: those that are there stay, and no others are taken in; raise upstream.max_set_bytes, or make the control plane send less",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "bytes", e.Bytes, "max_set_bytes", e.Most, "address", e.Entry)

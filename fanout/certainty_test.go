@@ -25,16 +25,18 @@ func TestVerdict(t *testing.T) {
 		{"a removal", []*cache.Update{{Removed: []string{"a"}}}, Gone, Gone},
 		{"an error that is an answer", []*cache.Update{{Errors: []cache.Error{{Name: "a", Status: &statuspb.Status{Code: 7}}}}}, Refused, Refused},
 		{"an error that is none", []*cache.Update{{Errors: []cache.Error{{Name: "a", Status: &statuspb.Status{Code: cache.Unavailable}}}}}, Unknown, Unknown},
-		{"a fault", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}})}, Unknown, Doubt},
-		{"a fault of a name nobody can read", []*cache.Update{from(&cache.Update{Hidden: true})}, Unknown, Doubt},
-		{"a fault, and the timer of that stream", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}}), from(&cache.Update{Missing: []string{"a"}})}, Unknown, Doubt},
-		{"a fault, and the timer of another", []*cache.Update{{Stream: 1, Faulty: []string{"a"}}, from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
-		{"a fault, and then an answer", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}}), from(&cache.Update{Removed: []string{"a"}})}, Gone, Gone},
-		{"a fault of a name that has a copy", []*cache.Update{set("a"), from(&cache.Update{Faulty: []string{"a"}})}, Copy, Copy},
+		{"a fault", []*cache.Update{from(&cache.Update{Malformed: []string{"a"}})}, Unknown, Doubt},
+		{"a fault of a name nobody can read", []*cache.Update{from(&cache.Update{Unreadable: true})}, Unknown, Unknown},
+		{"which may be this one", []*cache.Update{from(&cache.Update{Unreadable: true}), from(&cache.Update{Missing: []string{"a"}})}, Gone, Doubt},
+		{"until another stream is silent, too", []*cache.Update{{Stream: 1, Unreadable: true}, {Stream: 1, Missing: []string{"a"}}, from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
+		{"a fault, and the timer of that stream", []*cache.Update{from(&cache.Update{Malformed: []string{"a"}}), from(&cache.Update{Missing: []string{"a"}})}, Unknown, Doubt},
+		{"a fault, and the timer of another", []*cache.Update{{Stream: 1, Malformed: []string{"a"}}, from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
+		{"a fault, and then an answer", []*cache.Update{from(&cache.Update{Malformed: []string{"a"}}), from(&cache.Update{Removed: []string{"a"}})}, Gone, Gone},
+		{"a fault of a name that has a copy", []*cache.Update{set("a"), from(&cache.Update{Malformed: []string{"a"}})}, Copy, Copy},
 		{"silence", []*cache.Update{from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
-		{"silence of a mute stream", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true})}, Gone, Doubt},
-		{"which then speaks of the type", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true}), from(&cache.Update{First: true})}, Gone, Gone},
-		{"while another speaks of it", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true}), {Stream: 9, First: true}}, Gone, Doubt},
+		{"silence of a mute stream", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Unproven: true})}, Gone, Doubt},
+		{"which then speaks of the type", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Unproven: true}), from(&cache.Update{First: true})}, Gone, Gone},
+		{"while another speaks of it", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Unproven: true}), {Stream: 9, First: true}}, Gone, Doubt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHub()
@@ -70,11 +72,11 @@ func TestSetVerdict(t *testing.T) {
 		})
 	}
 	want("nothing", Unknown, Unknown)
-	h.Apply(all, &cache.Update{Stream: 1, Faulty: []string{"x"}, Synced: true})
+	h.Apply(all, &cache.Update{Stream: 1, Malformed: []string{"x"}, Synced: true})
 	want("complete, with a fault", Copy, Doubt)
 	h.Apply(all, &cache.Update{Stream: 1, Synced: true})
 	want("the stream of the fault says no more", Copy, Doubt)
-	h.Apply(all, &cache.Update{Stream: 2, Faulty: []string{"y"}, Synced: true})
+	h.Apply(all, &cache.Update{Stream: 2, Malformed: []string{"y"}, Synced: true})
 	want("another with a fault", Copy, Doubt)
 	h.Apply(all, &cache.Update{Stream: 3, Synced: true})
 	want("a sound one", Copy, Copy)
@@ -86,7 +88,7 @@ func TestAnAnswerToAnAliasEndsItsSilence(t *testing.T) {
 	h := newHub()
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	id := s.Delta([]string{"alias"}, nil, epoch).Names[0]
-	h.Apply(byName, &cache.Update{Stream: 1, Missing: []string{"alias"}, Mute: true})
+	h.Apply(byName, &cache.Update{Stream: 1, Missing: []string{"alias"}, Unproven: true})
 	verdict := func() (d Verdict) {
 		s.Read(func(v View) { d = v.Verdict(id, true) })
 		return d
