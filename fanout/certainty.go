@@ -14,32 +14,32 @@ import (
 // only on a sound lane (faults). A malformed name keeps what it had, and is not absent by silence. A copy that is only
 // from disk is for clients that brought nothing: it replaces nothing, and its lack removes nothing (unconfirmed).
 
-// Verdict is what the relay knows of a name for one client (protocol.md §0). Sets that go to
+// Resolution is what the relay knows of a name for one client (protocol.md §0). Sets that go to
 // clients, unary calls, readiness and failover all ask here whether a name is resolved.
-type Verdict uint8
+type Resolution uint8
 
 const (
-	// Unknown: upstream has not answered. Clients wait.
-	Unknown Verdict = iota
-	// Copy: there is a copy, upstream's latest as far as this client is concerned (RECON-19).
-	Copy
-	// Gone: upstream does not have it.
-	Gone
-	// Refused: there is no copy, and upstream has answered with an error.
-	Refused
-	// Doubt: a client that came with a copy may keep it. What upstream sent cannot be used, or the
+	// Pending: upstream has not answered. Clients wait.
+	Pending Resolution = iota
+	// Present: there is a copy, upstream's latest as far as this client is concerned (RECON-19).
+	Present
+	// Absent: upstream does not have it.
+	Absent
+	// Errored: there is no copy, and upstream has answered with an error.
+	Errored
+	// InDoubt: a client that came with a copy may keep it. What upstream sent cannot be used, or the
 	// copy here is restored, or only a silence that proves little says that the name does not
 	// exist. Nobody waits for the name, and nothing is sent of it.
-	Doubt
+	InDoubt
 )
 
 // Awaited reports whether the client may be sent more than it was: an answer, or the copy.
-func (v Verdict) Awaited() bool { return v == Unknown || v == Copy }
+func (v Resolution) Awaited() bool { return v == Pending || v == Present }
 
-// Verdict returns that of a subscribed name. brought: the client came with a copy of it, or may
+// Resolution returns that of a subscribed name. brought: the client came with a copy of it, or may
 // have.
-func (v View) Verdict(id cache.ID, brought bool) Verdict {
-	return v.x.verdict(id, v.Answer(id), brought)
+func (v View) Resolution(id cache.ID, brought bool) Resolution {
+	return v.x.resolution(id, v.Answer(id), brought)
 }
 
 // Doubted reports whether a name that a client came with is in doubt. A name that it does not
@@ -47,7 +47,7 @@ func (v View) Verdict(id cache.ID, brought bool) Verdict {
 // for.
 func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
-		return v.Verdict(id, true) == Doubt
+		return v.Resolution(id, true) == InDoubt
 	}
 	if v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.mayHold(name) {
 		return true
@@ -55,34 +55,34 @@ func (v View) Doubted(name string) bool {
 	return len(v.s.names.ids) > 0 && v.x.named.faults.concern(name)
 }
 
-func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
+func (x *index) resolution(id cache.ID, a cache.Answer, brought bool) Resolution {
 	switch {
 	case a.State == cache.Present && brought && x.unconfirmed(id):
-		return Doubt
+		return InDoubt
 	case a.State == cache.Present:
-		return Copy
+		return Present
 	case brought && x.named.mayHold(x.named.Name(id), a):
-		return Doubt
+		return InDoubt
 	case a.State == cache.Absent:
-		return Gone
+		return Absent
 	case a.Error != nil && cache.Resolves(a.Error):
-		return Refused
+		return Errored
 	}
-	return Unknown
+	return Pending
 }
 
-// Verdict returns that of the wildcard's set: Unknown, Doubt or Copy. brought: the client came with
+// Resolution returns that of the wildcard's set: Pending, InDoubt or Present. brought: the client came with
 // members of it, or may have.
-func (v Set) Verdict(brought bool) Verdict {
+func (v Set) Resolution(brought bool) Resolution {
 	switch {
 	case !v.s.wildcard:
-		return Copy
+		return Present
 	case !v.x.wildcard.synced:
-		return Unknown
+		return Pending
 	case brought && (v.x.wildcard.restored || v.x.wildcard.lacks()):
-		return Doubt
+		return InDoubt
 	}
-	return Copy
+	return Present
 }
 
 // mayHold reports whether a client that brought a name may keep it, although there is no copy of it here.
@@ -118,7 +118,7 @@ func (w *wildcardLane) lacks() bool {
 // missing reports whether a name becomes Absent when its timer has run out on a stream.
 func (n *namedLane) missing(name string, stream uint64) bool {
 	_, silent := n.silent(name, stream)
-	exists := n.faults.cameOn(stream, name) || n.x.unstored.has(name, stream)
+	exists := n.faults.cameOn(stream, name) || n.x.unsolicited.has(name, stream)
 	return silent && !exists && !n.askedAgain(name) // WILD-11
 }
 

@@ -20,10 +20,10 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		}
 		bodies := n.confirmedBodies(id)
 		if n.x.fullState() && n.Asked(id) {
-			n.x.unstored.giveUp(name)
+			n.x.unsolicited.giveUp(name)
 		}
 		n.Forget(id, remains)
-		n.x.unstored.release(bodies)
+		n.x.unsolicited.release(bodies)
 		n.Unpin(id)
 	}
 	delete(n.guard.held, name)
@@ -56,10 +56,10 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// confirmedBodies returns the confirmed resources that a name leads to, if unstored has a stream for
+// confirmedBodies returns the confirmed resources that a name leads to, if unsolicited has a stream for
 // which they may have to be remembered.
 func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
-	if n.x.unstored.stream == 0 {
+	if n.x.unsolicited.stream == 0 {
 		return nil
 	}
 	for _, r := range n.Answer(id).Resources() {

@@ -20,13 +20,13 @@ type index struct {
 
 	// What upstream has sent, on the two lanes, and what it has sent that is in neither Table
 	// (UP-9).
-	named    namedLane
-	wildcard wildcardLane
-	unstored unstored
-	latest   cache.Seq // of the changes to either lane
-	noted    noted     // in the Hub's agenda
-	leaving  leaving
-	suspect  bool // upstream may be refusing the type
+	named       namedLane
+	wildcard    wildcardLane
+	unsolicited unsolicited
+	latest      cache.Seq // of the changes to either lane
+	noted       noted     // in the Hub's agenda
+	leaving     leaving
+	suspect     bool // upstream may be refusing the type
 
 	// What names lead to, given both lanes and what was loaded from disk.
 	answers answers
@@ -54,8 +54,8 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if !t.Basic() {
 		x.interest.holders = make(map[string]int)
 	}
-	x.leaving.x, x.readers.x, x.unstored.x, x.unwanted.x, x.shelf.x = x, x, x, x, x
-	x.unstored.reset()
+	x.leaving.x, x.readers.x, x.unsolicited.x, x.unwanted.x, x.shelf.x = x, x, x, x, x
+	x.unsolicited.reset()
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }

@@ -66,7 +66,7 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.agreeBySilence(u)
 	n.begin(u)
 	if n.x.fullState() {
-		n.x.unstored.observe(u)
+		n.x.unsolicited.observe(u)
 	}
 	for _, r := range u.Set {
 		a.Dropped += n.set(r, u)
@@ -94,7 +94,7 @@ func (n *namedLane) fails() {
 		if a.Error != nil {
 			kind = recheck // clients were told of that error, and it says enough (ERR-9)
 		}
-		if n.x.verdict(id, a, false) == Unknown {
+		if n.x.resolution(id, a, false) == Pending {
 			n.x.marks.mark(id, kind)
 		}
 	}
@@ -110,7 +110,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 				n.Unset(id, n.x.next())
 			}
 		}
-		return n.x.unstored.take(r) // UP-9, H-31
+		return n.x.unsolicited.take(r) // UP-9, H-31
 	}
 	if id, ok := n.Find(r.Name); ok {
 		n.agree(id)
@@ -121,7 +121,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if n.mayBeOld(r.Resource, u) {
 		n.Unannounce(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
-			n.x.unstored.early[r.Name] = true
+			n.x.unsolicited.early[r.Name] = true
 		}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
@@ -145,7 +145,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if !wanted {
 		n.Forget(own, n.x.covers) // it no longer lists the alias that was wanted (NAME-5)
-		n.x.unstored.release([]cache.Received{r})
+		n.x.unsolicited.release([]cache.Received{r})
 	}
 	return 0
 }
@@ -156,7 +156,7 @@ func (n *namedLane) mayBeOld(r *cache.Resource, u *cache.Update) bool {
 	if u.Full || n.x.solicited(r) {
 		return false
 	}
-	return !n.x.fullState() || n.x.unstored.late(r)
+	return !n.x.fullState() || n.x.unsolicited.late(r)
 }
 
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).

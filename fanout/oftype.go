@@ -42,11 +42,15 @@ func (o OfType) Unproven() bool {
 func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 
 // SendsUnasked reports whether the stream that carries a type's names has sent resources that nobody had asked for.
-func (o OfType) SendsUnasked() bool { return o.is(func(x *index) bool { return x.unstored.unasked }) }
+func (o OfType) SendsUnasked() bool {
+	return o.is(func(x *index) bool { return x.unsolicited.unasked })
+}
 
 // Returns reports whether clients want a name again that was given up without an unsubscribe (UP-9).
 func (o OfType) Returns(name string) bool {
-	return o.is(func(x *index) bool { return x.unstored.unasked && x.unstored.givenUp[name] && x.desiredName(name) })
+	return o.is(func(x *index) bool {
+		return x.unsolicited.unasked && x.unsolicited.givenUp[name] && x.desiredName(name)
+	})
 }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
@@ -79,7 +83,7 @@ func (o OfType) Silent(names []string, stream uint64) (silent, delivered []strin
 			if id, ok := x.named.silent(name, stream); !ok || !x.interest.wants(id) {
 				continue
 			}
-			if x.unstored.has(name, stream) {
+			if x.unsolicited.has(name, stream) {
 				delivered = append(delivered, name)
 			} else {
 				silent = append(silent, name)
@@ -118,7 +122,7 @@ func (o OfType) Absentees() (names []string) {
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if x.unstored.stream == stream && slices.ContainsFunc(x.named.UnannouncedAnswers(name), func(of string) bool { return x.unstored.early[of] }) {
+			if x.unsolicited.stream == stream && slices.ContainsFunc(x.named.UnannouncedAnswers(name), func(of string) bool { return x.unsolicited.early[of] }) {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

@@ -211,7 +211,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		}
 		l.Recall()
 		if !o.lane.Wildcard && x.fullState() {
-			x.unstored.begin(stream)
+			x.unsolicited.begin(stream)
 		}
 		if !resume(l.Origin()) {
 			l.Begin(origin)

@@ -24,7 +24,7 @@ func (c *Client) report(e session.Effect, o session.Outcome, begins time.Time) {
 		c.tellLapses(o.Lapses)
 	case session.Availability:
 		c.tellAvailability(e)
-	case session.Verdict:
+	case session.Resolution:
 		c.tellVerdict(e)
 	case session.CheckDue:
 		c.check(e.Stream, e.Timeout)
@@ -100,7 +100,7 @@ func (c *Client) tellApplied(e session.Learned, o fanout.Applied) {
 }
 
 // tellVerdict logs and counts that a type was convicted or acquitted.
-func (c *Client) tellVerdict(e session.Verdict) {
+func (c *Client) tellVerdict(e session.Resolution) {
 	c.observer.UpstreamQuarantine(e.Type, e.Convicted)
 	if e.Convicted {
 		c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Type)

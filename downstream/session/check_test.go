@@ -29,9 +29,9 @@ func TestCheckFinds(t *testing.T) {
 		{"what waits", func(s *Session, _ *deltaState) { s.clusters, s.waitingSince = nil, time.Now() }, "of which there are none"},
 		{"removals that wait", func(s *Session, _ *deltaState) { s.find(cache.Listener).base().waitSince = time.Now() }, "removals of LDS wait"},
 		{"parts", func(s *Session, d *deltaState) {
-			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &speaker{state: d}
+			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &candidate{state: d}
 		}, "is another response's"},
-		{"no parts", func(s *Session, d *deltaState) { s.chunked = &speaker{state: d} }, "0 parts are left"},
+		{"no parts", func(s *Session, d *deltaState) { s.chunked = &candidate{state: d} }, "0 parts are left"},
 		{"too many in flight", func(_ *Session, d *deltaState) { d.most = 0 }, "at most 0 are remembered"},
 		{"in flight out of order", func(_ *Session, d *deltaState) {
 			d.unacked = append(d.unacked, sent{nonce: "before", at: time.Unix(0, 0)})

@@ -16,10 +16,10 @@ import (
 // clusterWait is a type's part in that.
 type clusterWait struct {
 	// refers says that changes of the type wait for the stream's Clusters.
-	refers    bool
-	postpones bool    // they must wait now
-	postponed bool    // some do
-	awaited   nameSet // names newly asked for and not answered yet; these answers do not wait
+	refers      bool
+	waitsForCDS bool    // they must wait now
+	heldForCDS  bool    // some do
+	awaited     nameSet // names newly asked for and not answered yet; these answers do not wait
 
 	// The rest is for Clusters. returning: the client came with versions, it is not known yet what these
 	// have become, and other types have not waited in vain for that. unanswered is the name without an
@@ -86,10 +86,10 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	})
 }
 
-// postpones reports whether additions and changes of types that refer to Clusters must wait: the
+// holdsForCDS reports whether additions and changes of types that refer to Clusters must wait: the
 // client has not acknowledged or rejected Clusters that it was sent, is to be sent other Clusters
 // after that, or came with some and it is not known yet whether it is to be sent others.
-func (s *Session) postpones() (wait bool) {
+func (s *Session) holdsForCDS() (wait bool) {
 	if !s.holdsForClusters() {
 		return false
 	}
@@ -124,7 +124,7 @@ func (x *exchange) unjudged() bool {
 
 // succeeds reports whether Clusters come while others go. The old ones are used until the resources that
 // refer to the new ones were sent, so they go after the ACK of the new ones, as removals that are new then.
-func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
+func (s *Session) succeeds(sp *candidate) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
 
 // succession reports whether a type is Clusters, and other types may wait for the ACK of the new ones.
 func (s *Session) succession(st state) bool {
@@ -154,7 +154,7 @@ func (s *Session) referrersDue() bool {
 // noteWait notes when the first change began to wait, and when none waits any more.
 func (s *Session) noteWait(now time.Time) {
 	switch {
-	case !slices.ContainsFunc(s.states, func(st state) bool { return st.base().postponed && st.due() }):
+	case !slices.ContainsFunc(s.states, func(st state) bool { return st.base().heldForCDS && st.due() }):
 		s.waitingSince = time.Time{}
 	case s.waitingSince.IsZero():
 		s.waitingSince = now
@@ -189,12 +189,12 @@ func (x *exchange) await(name string) {
 // answered notes that the client was sent the answer to a name, or has given it up.
 func (x *exchange) answered(name string) { drop(&x.awaited, name) }
 
-// postpone keeps back the names for which the client would be sent something new if it must wait,
+// holdForCDS keeps back the names for which the client would be sent something new if it must wait,
 // and returns the others: names that are gone, and first answers. The answer to a name that was
 // asked for is new if the name has an unsent change, or the client came with another version.
-func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
+func holdForCDS(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	x := st.base()
-	if !x.postpones {
+	if !x.waitsForCDS {
 		return ids
 	}
 	changed := distinct(slices.Clone(x.changed.items))
@@ -208,7 +208,7 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 			x.asked.add(id)
 		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
-		x.postponed = true
+		x.heldForCDS = true
 		return true
 	})
 }

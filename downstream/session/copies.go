@@ -14,7 +14,7 @@ func (x *exchange) keepsClaim(v fanout.View, id cache.ID, r *cache.Resource) boo
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
 // that it is to be sent all the same.
-func (x *exchange) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
+func (x *exchange) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *plan) {
 	told, tooLarge, kept, older := v.Told(id), 0, 0, false
 	for _, r := range a.Resources() {
 		e := x.exact.lookUp(r.Hash, r.Name)

@@ -20,10 +20,10 @@ type deltaState struct {
 	// resend says that resources are sent whatever versions the client came with
 	// (resend_on_reconnect_types).
 	resend bool
-	// quiet says that the client is sent the removal of a name only if it has a copy, sent or
+	// suppresses says that the client is sent the removal of a name only if it has a copy, sent or
 	// brought, and has not asked again since. A client that waits for the name would take the
 	// removal for an answer, and wait for ever (MISS-9).
-	quiet bool
+	suppresses bool
 
 	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
 	// is kept in the state of Clusters until then, and in that of Endpoints until the first
@@ -179,7 +179,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 			}
 		})
 	}
-	if follows := !first || d.quiet || d.needed != nil; follows && len(asked.Names) > 0 {
+	if follows := !first || d.suppresses || d.needed != nil; follows && len(asked.Names) > 0 {
 		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
 		d.needed = nil
 	}
@@ -200,7 +200,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 				d.exact.disclaim(d.exact.find(r.Name))
 			}
 		}
-		if d.quiet && !first { // what it has had so far does not count (MISS-9)
+		if d.suppresses && !first { // what it has had so far does not count (MISS-9)
 			v.Tell(id, 0)
 			d.removed(name)
 		}
@@ -215,15 +215,15 @@ func (d *deltaState) due() bool {
 }
 
 // collect lists what is to be sent.
-func (d *deltaState) collect(v fanout.View, push bool, p *part) {
+func (d *deltaState) collect(v fanout.View, push bool, p *plan) {
 	if d.allows(fanout.Wildcard) { // it depends on everything that the group has
 		p.version = v.SystemVersion()
 	}
 	subscribed, synced := v.Wildcard()
 	brought := d.reconnected && d.reconciling()
 	switch {
-	case d.postpones && brought && offers(d, v): // what was brought waits for Clusters (ORDER-13)
-		d.postponed, d.starving = true, nil
+	case d.waitsForCDS && brought && offers(d, v): // what was brought waits for Clusters (ORDER-13)
+		d.heldForCDS, d.starving = true, nil
 		d.changed.add(d.asked.items...) // they stay changes, whatever is asked for meanwhile
 		return
 	case d.opening && subscribed && !synced:
@@ -255,7 +255,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 }
 
 // settles notes how far the client is with the wildcard's set, except for removals that wait.
-func (d *deltaState) settles(v fanout.View, p *part) {
+func (d *deltaState) settles(v fanout.View, p *plan) {
 	v.Withhold(d.touched.withheld)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
@@ -270,11 +270,11 @@ func (d *deltaState) settles(v fanout.View, p *part) {
 
 // collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
 // of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
-func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := postpone(d, v, d.asked.take(), true)
+func (d *deltaState) collectNames(v fanout.View, push bool, p *plan) {
+	asked := holdForCDS(d, v, d.asked.take(), true)
 	var changed []cache.ID
 	if push {
-		changed = postpone(d, v, d.changed.take(), false)
+		changed = holdForCDS(d, v, d.changed.take(), false)
 	}
 	for _, id := range asked {
 		if v.Has(id) {
@@ -288,7 +288,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	}
 }
 
-func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *plan) {
 	a, name := v.Answer(id), v.Name(id)
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.failed.add(id) // H-27
@@ -296,7 +296,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	d.follows(v, id, &a)
 	forced := asked || d.mustResend(v, id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !d.keepsClaim(v, id, r) })
 	keeps := d.keepsDenied(v, &a, name)
-	doubt := a.State != cache.Present && d.claims(name) && v.Verdict(id, true) == fanout.Doubt
+	doubt := a.State != cache.Present && d.claims(name) && v.Resolution(id, true) == fanout.InDoubt
 	if doubt || a.State == cache.Unknown {
 		d.uncertain(v, id, &a, doubt)
 		return // it is marked again when it has an answer, or the doubt is over
@@ -365,7 +365,7 @@ func (d *deltaState) keepsDenied(v fanout.View, a *cache.Answer, name string) bo
 
 // collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
 // may have to wait.
-func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
+func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *plan) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
 	has := told.Copy() || d.exact.find(name) != nil
 	switch {
@@ -375,7 +375,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case a.Negative != nil:
-	case d.quiet && !has:
+	case d.suppresses && !has:
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
 		p.gone = append(p.gone, name) // MISS-2
@@ -392,7 +392,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
 // whole response while a wildcard waits for its answer: Envoy would take them for the answer
 // (DOWN-DELTA-13).
-func (d *deltaState) collectErrors(v fanout.View, p *part) {
+func (d *deltaState) collectErrors(v fanout.View, p *plan) {
 	if d.wildcardAsked && len(p.resources)+len(p.heartbeats)+len(p.gone) == 0 {
 		for _, r := range p.leftOut {
 			d.tooLarge = append(d.tooLarge, r.Resource)
@@ -410,20 +410,20 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 
 // tellGone notes that the client is told that a name leads to nothing. Members of the wildcard's set that it may have led
 // to are wanted as such from now on, though the position has passed them (WILD-16).
-func (d *deltaState) tellGone(v fanout.View, id cache.ID, p *part) {
+func (d *deltaState) tellGone(v fanout.View, id cache.ID, p *plan) {
 	v.Tell(id, fanout.ToldGone(p.position))
 	d.touched.members = d.touched.members || wildcard(v)
 }
 
 // later keeps the removals of a part for another response.
-func (d *deltaState) later(p *part) {
+func (d *deltaState) later(p *plan) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
 	d.touched.names.add(p.removedNames...)
 }
 
 // removedNow notes that the removals of a part are sent.
-func (d *deltaState) removedNow(p *part) {
+func (d *deltaState) removedNow(p *plan) {
 	d.removed(p.removed...)
 	for _, name := range p.removedNames {
 		drop(&d.touched.resend, name)

@@ -125,7 +125,7 @@ func (s *sotwState) enters(names []string) (allowed []string, denied bool) {
 
 // dismisses lists the removals of what the client has, or came with, and may not read, unless something that it
 // may read covers it.
-func (d *deltaState) dismisses(v fanout.View, p *part) {
+func (d *deltaState) dismisses(v fanout.View, p *plan) {
 	if len(d.denied) == 0 || !d.reconciling() || wildcard(v) {
 		return
 	}

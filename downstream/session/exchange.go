@@ -68,7 +68,7 @@ func (x *exchange) due() bool { return x.toSend.due() || x.renewing.due() }
 // tellable returns the names whose error can be sent in a response. A copy says that the error is
 // over, so the error goes after it, in another response (ERR-9), and once more after each copy
 // that is sent for another reason.
-func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
+func (x *exchange) tellable(v fanout.View, p *plan) (ids []cache.ID) {
 	if x.failed.len()+len(x.erred) == 0 {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 // clients delete what it lacks (DOWN-SOTW-6).
 
 // collectFull decides whether the whole view is to be sent, and lists it.
-func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectFull(v fanout.View, push bool, p *plan) {
 	if p.answer = s.asksSet(v); !push && !p.answer {
 		return
 	}
@@ -20,8 +20,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	same := certain && version == s.version
 	send, shrunk := news.due(same, s.ttl && v.AnyTTL())
 	changes := certain && send && !same
-	s.postponed = changes && s.postponesSet(v, news)
-	if !certain || s.waitsForReturn(v) || s.postponed {
+	s.heldForCDS = changes && s.holdsSetForCDS(v, news)
+	if !certain || s.waitsForReturn(v) || s.heldForCDS {
 		s.setDue, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
 		p.errors, p.unavailable, p.answer = nil, nil, false
@@ -44,11 +44,11 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.delivered(v, p)
 }
 
-// postponesSet reports whether a set that has changed waits for Clusters (ORDER-3). It does not if it renews
+// holdsSetForCDS reports whether a set that has changed waits for Clusters (ORDER-3). It does not if it renews
 // what the client holds, or answers something new.
-func (s *sotwState) postponesSet(v fanout.View, news setNews) bool {
+func (s *sotwState) holdsSetForCDS(v fanout.View, news setNews) bool {
 	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
-	return s.postpones && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
+	return s.waitsForCDS && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
 }
 
 // asksSet reports whether the client has asked for something that can be answered.
@@ -76,7 +76,7 @@ func (n *setNews) due(same, ttls bool) (send, shrunk bool) {
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
-func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
+func (s *sotwState) setNews(v fanout.View, push bool, p *plan) setNews {
 	n := setNews{comes: s.setDue || s.wildcardAsked, goes: s.shrink} // rows a, c, t
 	s.memberNews(v, &n)
 	s.members, s.setDue, s.shrink = false, false, false
@@ -115,7 +115,7 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 
 // nameNews adds what has changed of one name. The answer to a name, and the end of an error, are
 // sent whether or not they change the set (DOWN-SOTW-5, ERR-8).
-func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
+func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *plan) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
 		if asks || !s.copied(v, id) || s.mustResend(v, id, &a, func(*cache.Resource) bool { return false }) {
@@ -171,7 +171,7 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 
 // delivered notes what the client holds with a set. If the set only removes, and waits for other
 // types, it notes the names that go, for removedNow.
-func (s *sotwState) delivered(v fanout.View, p *part) {
+func (s *sotwState) delivered(v fanout.View, p *plan) {
 	stays := leavingNames(s.stays)
 	if !p.shrunk {
 		s.renewedTo, s.renewedOf = p.position, nil
@@ -189,7 +189,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 
 // holdsSet records that the client holds a whole set, and nothing else. While some Clusters stay in it that have
 // left (ORDER-2), the positions do not pass their removal.
-func (s *sotwState) holdsSet(v fanout.View, p *part) {
+func (s *sotwState) holdsSet(v fanout.View, p *plan) {
 	s.exact = nil
 	if !wildcard(v) {
 		return
@@ -206,7 +206,7 @@ func (s *sotwState) holdsSet(v fanout.View, p *part) {
 }
 
 // deliveredGone notes that a set does not have what a name led to.
-func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
+func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p *plan) {
 	if v.Told(id).Copy() && a.State == cache.Absent {
 		s.collectError(v, id, p) // the resource stayed for another name
 	}
@@ -218,7 +218,7 @@ func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p
 }
 
 // deliveredName notes what the client holds with a set because of one name.
-func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
+func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *plan) {
 	if !p.shrunk {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}

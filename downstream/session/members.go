@@ -10,7 +10,7 @@ import (
 
 // collectMembers lists the whole set once it is complete (DOWN-DELTA-13, row j), and then its
 // changes.
-func (d *deltaState) collectMembers(v fanout.View, push bool, p *part) {
+func (d *deltaState) collectMembers(v fanout.View, push bool, p *plan) {
 	if !wildcard(v) {
 		d.wildcardAsked, d.opening = false, false
 	}
@@ -18,7 +18,7 @@ func (d *deltaState) collectMembers(v fanout.View, push bool, p *part) {
 		d.members = false // it is marked again when it is synced
 		return
 	}
-	changes := d.postpones && gainsMembers(d, v)
+	changes := d.waitsForCDS && gainsMembers(d, v)
 	later := changes && d.sentTo > 0
 	asked, marked := d.wildcardAsked && !later, d.wildcardAsked || d.members
 	if pushed := push && marked; !asked && !pushed {
@@ -35,9 +35,9 @@ func (d *deltaState) collectMembers(v fanout.View, push bool, p *part) {
 		d.reconcileMembers(v, look{push, asked}, p)
 		return
 	}
-	d.postponed = d.postponed || changes && !asked
+	d.heldForCDS = d.heldForCDS || changes && !asked
 	d.listMembers(v, p)
-	if p.removedMembers = len(p.removed) > 0; d.postponed {
+	if p.removedMembers = len(p.removed) > 0; d.heldForCDS {
 		return
 	}
 	d.members, d.sentTo = false, p.position
@@ -57,9 +57,9 @@ func (d *deltaState) oversizes(v fanout.View) bool {
 
 // listMembers lists for a plain client the changes of the set, unless they must wait (ORDER-3), and its removals,
 // with those that had to wait.
-func (d *deltaState) listMembers(v fanout.View, p *part) {
+func (d *deltaState) listMembers(v fanout.View, p *plan) {
 	first := d.removedTo == unseen
-	if news, ok := v.Set().News(d.sentTo); ok && d.inStep() && !d.postponed {
+	if news, ok := v.Set().News(d.sentTo); ok && d.inStep() && !d.heldForCDS {
 		if p.news, p.resources = news, news.Resources; !first {
 			p.removed = news.Removed
 		}
@@ -69,7 +69,7 @@ func (d *deltaState) listMembers(v fanout.View, p *part) {
 		switch {
 		case c.Resource == nil && !first && c.Seq > d.removedTo:
 			p.removed = append(p.removed, c.Name)
-		case c.Resource != nil && !d.postponed && c.Seq > d.sentTo:
+		case c.Resource != nil && !d.heldForCDS && c.Seq > d.sentTo:
 			p.resources = append(p.resources, c.Resource)
 		}
 	}

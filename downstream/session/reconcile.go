@@ -74,7 +74,7 @@ func (x *exchange) resolved(v fanout.View) bool {
 	t := &x.touched
 	if t.answers == 0 {
 		t.answers = allOf
-		awaited := func(id cache.ID) bool { return v.Unanswered(id) && v.Verdict(id, x.claims(v.Name(id))).Awaited() }
+		awaited := func(id cache.ID) bool { return v.Unanswered(id) && v.Resolution(id, x.claims(v.Name(id))).Awaited() }
 		if x.anyOf(v, func(id cache.ID) bool { return awaited(id) || v.Restored(id) }) {
 			t.answers = notAll
 		}
@@ -90,7 +90,7 @@ type look struct {
 
 // reconcileMembers looks at the members of the wildcard's set that have changed since they were looked at
 // last, or at all of them if the wildcard was asked for (DOWN-DELTA-13, row j).
-func (x *exchange) reconcileMembers(v fanout.View, how look, p *part) {
+func (x *exchange) reconcileMembers(v fanout.View, how look, p *plan) {
 	after := x.sentTo
 	if after < v.Set().Forgotten() || how.all {
 		x.touched.all = x.exact.count > 0 // what it holds may have gone long ago (H-42)
@@ -114,7 +114,7 @@ func (x *exchange) reconcileMembers(v fanout.View, how look, p *part) {
 }
 
 // reconcileTouched looks at what is touched beside these.
-func (x *exchange) reconcileTouched(v fanout.View, push bool, p *part) {
+func (x *exchange) reconcileTouched(v fanout.View, push bool, p *plan) {
 	if x.exact == nil || !push || !x.touched.any() {
 		return
 	}
@@ -153,7 +153,7 @@ func answersFor(v fanout.View, name string) bool {
 }
 
 // reconcile looks at one resource.
-func (x *exchange) reconcile(v fanout.View, name string, how look, p *part) {
+func (x *exchange) reconcile(v fanout.View, name string, how look, p *plan) {
 	r, e := v.Resource(name), x.exact.find(name)
 	again := e == nil || x.touched.resend.has(name)
 	isMember := wildcard(v) && !v.Leads(name)
@@ -168,8 +168,8 @@ func (x *exchange) reconcile(v fanout.View, name string, how look, p *part) {
 		x.exact.unclaim(e)
 	case !how.push && !how.all:
 		x.touched.names.add(name)
-	case x.postpones && !how.all:
-		x.postponed = true
+	case x.waitsForCDS && !how.all:
+		x.heldForCDS = true
 		x.touched.names.add(name)
 	case x.leavesOut(v, r, p): // the error says the rest
 		drop(&x.touched.resend, name)
@@ -179,7 +179,7 @@ func (x *exchange) reconcile(v fanout.View, name string, how look, p *part) {
 }
 
 // reconcileAbsent looks at a resource that nobody wants, or that does not exist. What cannot be reconciled yet stays.
-func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how look, p *part) {
+func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how look, p *plan) {
 	switch {
 	case e == nil && !x.touched.resend.has(name):
 	case x.mayCover(v, name): // it stays (NAME-11)
@@ -201,7 +201,7 @@ func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how loo
 // laterThanNew reports whether the removal of a Cluster goes after the Clusters that are sent now. A client that has
 // just come back may not have asked yet for the types that refer to them, which may soon turn from this one to
 // those (ORDER-2).
-func (x *exchange) laterThanNew(e *entry, p *part) bool {
+func (x *exchange) laterThanNew(e *entry, p *plan) bool {
 	brought := e != nil && e.brought
 	return brought && x.url == cache.Cluster && len(p.resources) > 0
 }
@@ -239,7 +239,7 @@ func (x *exchange) unconfirmed(v fanout.View, r *cache.Resource) bool {
 
 // agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile
 // (TTL-5).
-func (x *exchange) agrees(e *entry, r *cache.Resource, p *part) {
+func (x *exchange) agrees(e *entry, r *cache.Resource, p *plan) {
 	x.exact.unclaim(e)
 	e.at = p.position
 	if x.ttl {
@@ -248,7 +248,7 @@ func (x *exchange) agrees(e *entry, r *cache.Resource, p *part) {
 }
 
 // sends lists a resource, and records it as sent.
-func (x *exchange) sends(v fanout.View, r *cache.Resource, p *part) {
+func (x *exchange) sends(v fanout.View, r *cache.Resource, p *plan) {
 	p.resources = append(p.resources, r)
 	if len(r.Aliases) > 0 && x.delta {
 		x.expand(v)

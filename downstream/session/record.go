@@ -77,7 +77,7 @@ func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool)
 	switch {
 	case !asked && !wildcard(v) && d.claims(name):
 		return h, false
-	case d.quiet && asked && h == (Holding{}):
+	case d.suppresses && asked && h == (Holding{}):
 		return h, false
 	}
 	return h, clear

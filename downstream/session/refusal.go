@@ -118,7 +118,7 @@ func (x *exchange) succeed(was *exchange) {
 // what it subscribes to (NODE-15).
 func (d *deltaState) move(to exchange, now time.Time) {
 	was := *d
-	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
+	*d = deltaState{exchange: to, suppresses: was.suppresses, resend: was.resend, needed: was.needed}
 	req, denied := d.enters(was.again(), false)
 	d.sub.Replace(fanout.Names{Some: true}, now) // an empty list would mean the wildcard for some types
 	d.request(req, now)

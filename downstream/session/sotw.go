@@ -158,7 +158,7 @@ func (s *sotwState) claims(string) bool { return s.came != "" }
 func (s *sotwState) due() bool { return s.exchange.due() || s.setDue || s.shrink }
 
 // collect lists what is to be sent.
-func (s *sotwState) collect(v fanout.View, push bool, p *part) {
+func (s *sotwState) collect(v fanout.View, push bool, p *plan) {
 	if s.sets {
 		s.collectFull(v, push, p)
 	} else {
@@ -170,23 +170,23 @@ func (s *sotwState) collect(v fanout.View, push bool, p *part) {
 
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
 // (DOWN-SOTW-10, MISS-6).
-func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectNew(v fanout.View, push bool, p *plan) {
 	if s.waitsForReturn(v) {
 		return
 	}
-	if s.postpones && s.returns() && offers(s, v) { // what was brought waits for Clusters (ORDER-13)
-		s.postponed = true
+	if s.waitsForCDS && s.returns() && offers(s, v) { // what was brought waits for Clusters (ORDER-13)
+		s.heldForCDS = true
 		return
 	}
 	s.surveys(v, push)
 	s.collectMembers(v, push, p)
-	asked := postpone(s, v, s.asked.take(), true)
+	asked := holdForCDS(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
 	p.answer = p.answer || slices.ContainsFunc(asked, func(id cache.ID) bool { return v.Has(id) && !s.doubts(v, id) && v.Answer(id).State != cache.Unknown })
 	s.collectNames(v, asked, true, p)
 	if push {
-		changed := postpone(s, v, s.changed.take(), false)
+		changed := holdForCDS(s, v, s.changed.take(), false)
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has answered what was put off
 	}
@@ -210,7 +210,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 }
 
 // collectMembers lists what is new in the wildcard's set, or the whole set if it was asked for.
-func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectMembers(v fanout.View, push bool, p *plan) {
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
@@ -220,14 +220,14 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	case s.wildcardAsked:
 		s.collectAll(v, p)
 	case push && s.members:
-		if s.postponed = s.postpones && gainsMembers(s, v); !s.postponed {
+		if s.heldForCDS = s.waitsForCDS && gainsMembers(s, v); !s.heldForCDS {
 			s.collectChanges(v, s.sentTo, p)
 		}
 	}
 }
 
 // collectAll lists the whole set, unless the client keeps what it came with for now.
-func (s *sotwState) collectAll(v fanout.View, p *part) {
+func (s *sotwState) collectAll(v fanout.View, p *plan) {
 	if s.cameWildcard && v.Set().Restored() && s.came != versionOf(v) { // RECON-19
 		return
 	}
@@ -236,7 +236,7 @@ func (s *sotwState) collectAll(v fanout.View, p *part) {
 }
 
 // collectChanges lists what has changed in the set after a position, and passes it.
-func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *part) {
+func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *plan) {
 	if s.exact != nil {
 		s.reconcileMembers(v, look{true, s.wildcardAsked}, p)
 	} else {
@@ -275,7 +275,7 @@ func (s *sotwState) cameWithOther(v fanout.View) bool {
 }
 
 // collectNames lists what names lead to now, so that no earlier mark of theirs is looked at again.
-func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
+func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *plan) {
 	s.changed.drop(ids)
 	for _, id := range ids {
 		if v.Has(id) && !s.doubts(v, id) {
@@ -285,7 +285,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 }
 
 // collectName lists what one name leads to, or why it leads to nothing.
-func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *plan) {
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.mustResend(v, id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 	if a.State != cache.Unknown {
@@ -313,7 +313,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
 // accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
 // them.
-func (s *sotwState) collectRenewals(v fanout.View, p *part) {
+func (s *sotwState) collectRenewals(v fanout.View, p *plan) {
 	whole, heartbeats := s.renewals(v, p.from)
 	if len(p.resources)+len(whole) == 0 && !p.must && s.accepted != "" {
 		p.heartbeats, p.version = unique(heartbeats), s.accepted
@@ -325,7 +325,7 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 
 // collectErrors lists each error of a name once, also of names that are asked for and in doubt (H-27). One that
 // says that there is no such resource is the name's answer, too (MISS-6), except with full sets, which say that themselves.
-func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
+func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *plan) {
 	for _, id := range asked {
 		if v.Has(id) && v.Answer(id).Error != nil && s.doubts(v, id) {
 			s.failed.add(id)
@@ -340,7 +340,7 @@ func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
 }
 
 // collectError lists why a name has no resource (MISS-6, ERR-9, ERR-7).
-func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
+func (s *sotwState) collectError(v fanout.View, id cache.ID, p *plan) {
 	if _, again := p.erred[id]; again {
 		return
 	}
@@ -362,14 +362,14 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 }
 
 // later keeps the shrunk set, and the errors that go with it, for another response.
-func (s *sotwState) later(p *part) {
+func (s *sotwState) later(p *plan) {
 	s.shrink, s.version = true, ""
 	s.failed.add(p.removedIDs...)
 }
 
 // removedNow notes that the shrunk set is sent. It lists the rest as it is now: something may have
 // gone and come back as it was.
-func (s *sotwState) removedNow(p *part) {
+func (s *sotwState) removedNow(p *plan) {
 	s.stays, s.staysSince = nil, time.Time{}
 	s.sub.Read(func(v fanout.View) {
 		s.holdsSet(v, p)

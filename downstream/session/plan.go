@@ -10,8 +10,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// part is what one type has to send in one response.
-type part struct {
+// plan is what one type has to send in one response.
+type plan struct {
 	// What goes first:
 	resources  []*cache.Resource
 	news       *fanout.News      // the shared beginning of the resources, if they have one
@@ -54,7 +54,7 @@ type resourceErr struct {
 }
 
 // early reports whether there is something to send that does not wait for other types.
-func (p *part) early() bool {
+func (p *plan) early() bool {
 	n := len(p.heartbeats) + len(p.gone) + len(p.leftOut)
 	if !p.shrunk { // else they wait with the removals
 		n += len(p.resources) + len(p.errors)
@@ -63,10 +63,10 @@ func (p *part) early() bool {
 }
 
 // late reports whether there is something to remove.
-func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
+func (p *plan) late() bool { return len(p.removed) > 0 || p.shrunk }
 
 // withoutContradiction drops removals so that no response names a resource twice (DOWN-DELTA-12), and returns them.
-func (p *part) withoutContradiction() (dropped []string) {
+func (p *plan) withoutContradiction() (dropped []string) {
 	listed := namesOf(p.resources, p.heartbeats)
 	contradicts := func(name string) bool {
 		again := listed.add(name)
@@ -80,7 +80,7 @@ func (p *part) withoutContradiction() (dropped []string) {
 	return dropped
 }
 
-func (p *part) refuse(x *exchange) {
+func (p *plan) refuse(x *exchange) {
 	for _, name := range x.refused.take() {
 		why := noLocate
 		switch {
@@ -107,7 +107,7 @@ func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
 
 // collectError lists why a name has no resource, and reports whether the error is upstream's.
 // brought says that the client came with a copy of the resource, or may have.
-func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
+func (p *plan) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
@@ -122,7 +122,7 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 // waits reports whether the client waits for what a name leads to. A client does not wait for
 // what is refused or in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
-	return v.Answer(id).State == cache.Unknown && v.Verdict(id, brought).Awaited()
+	return v.Answer(id).State == cache.Unknown && v.Resolution(id, brought).Awaited()
 }
 
 // starving returns why something that the client waits for cannot be had just now, or nil
