@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -64,10 +65,11 @@ func (d *deltaState) comesBack(versions map[string]string) {
 
 // givenUp is what a request gives up.
 type givenUp struct {
-	names []string // those that the client subscribed to, and what they lead to
-	all   bool     // the wildcard, to which it subscribed
-	// copies are what the client holds of the names, if it is still here: it says to which other names they answer.
-	copies map[string]*cache.Resource
+	names nameSet // those that the client subscribed to, and what they lead to
+	all   bool    // the wildcard, to which it subscribed
+	// stays has what the client may still have because of another name: its copy lists that, as far as anybody
+	// knows.
+	stays nameSet
 }
 
 // leaves takes in that a request is about to take effect, and returns what it gives up. A client that will
@@ -83,78 +85,90 @@ func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
 		}
 		for _, name := range unsubscribe {
 			g.all = g.all || name == fanout.Wildcard && all
-			id, ok := v.Lookup(name)
-			if !ok {
-				if e := d.exact.find(name); e != nil && e.brought && !v.Leads(name) { // else it drops nothing (DOWN-DELTA-17)
-					g.names = append(g.names, name)
-				}
-				continue
-			}
-			drop(&d.erred, id) // IDs may be reused soon
-			g.names = append(g.names, name)
-			a := v.Answer(id)
-			for _, r := range a.Resources() {
-				g.names = append(g.names, r.Name)
-			}
-			if version, some := d.of(v, name); some && d.aliased {
-				put(&g.copies, name, v.Here(name, version))
-			}
+			d.givesUp(v, name, &g)
+		}
+		if gives := len(g.names) > 0 || g.all; gives && (d.aliased || d.reconciling()) {
+			d.mayStay(v, subscribe, &g)
 		}
 	})
 	return g
 }
 
-// mayLead reports whether the client may still have what bears a name because of another, which lists it as far as anybody
-// knows.
-func (g *givenUp) mayLead(v fanout.View, name string) bool {
-	r, some := g.copies[name]
-	asked := func(alias string) bool { return subscribes(v, alias) }
-	if !some || r != nil {
-		return some && slices.ContainsFunc(r.Aliases, asked)
+// givesUp takes in that one name is about to be given up. One that the client does not subscribe to drops nothing
+// (DOWN-DELTA-17), unless the client came with what bears it.
+func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
+	id, subscribed := v.Lookup(name)
+	if !subscribed {
+		if e := d.exact.find(name); e != nil && e.brought && !v.Leads(name) {
+			put(&g.names, name, struct{}{})
+		}
+		return
 	}
-	return len(v.Names()) > 0
+	drop(&d.erred, id) // IDs may be reused soon
+	put(&g.names, name, struct{}{})
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
+		put(&g.names, r.Name, struct{}{})
+	}
+}
+
+// mayStay notes what the client may still have because of names that it goes on asking for, or asks for now.
+func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
+	asked := make(nameSet, len(subscribe))
+	for _, name := range subscribe {
+		asked.add(name)
+	}
+	for _, id := range v.Names() {
+		asked.add(v.Name(id))
+	}
+	for name := range g.names {
+		delete(asked, name)
+	}
+	if len(asked) == 0 {
+		return
+	}
+	for e := range d.exact.all() {
+		copied := v.Here(e.name, e.version)
+		stays := d.aliased || !g.names.has(e.name) // nobody knows what it lists
+		if copied != nil {
+			stays = slices.ContainsFunc(copied.Aliases, asked.has)
+		}
+		if stays {
+			put(&g.stays, e.name, struct{}{})
+		}
+	}
 }
 
 // left takes in what the client has given up. It drops that, unless another name or the wildcard covers it:
-// under the wildcard it is sent the wildcard's state of each name, whatever it holds (WILD-8). What nobody
-// wants any more it may have dropped, too: its copy may list a name that it has given up.
+// under the wildcard it is sent the wildcard's state of each name, whatever it holds (WILD-8).
 func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 	if len(g.names) == 0 && !g.all {
 		return
+	}
+	for name := range g.names {
+		d.answered(name)
+	}
+	if g.all {
+		d.unsubscribed()
+		d.touched.resend = nil
+		d.wildcardAsked, d.opening = false, false
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range asked.Left {
 			put(&d.touched.resend, name, struct{}{})
 		}
-		if g.all {
-			d.unsubscribed(v, func(name string) bool { return d.mayCover(v, name) })
-			d.touched.resend = nil
-			d.wildcardAsked, d.opening = false, false
-		}
 		if wildcard(v) {
-			d.touched.names.add(g.names...)
+			d.touched.names.add(slices.Collect(maps.Keys(g.names))...)
 			return
 		}
-		for _, name := range g.names {
-			d.answered(name)
-			switch {
-			case d.wants(v, name):
-			case g.mayLead(v, name):
-				d.touched.names.add(name)
-			default:
-				d.exact.remove(name)
-			}
-		}
-		for e := range d.exact.all() {
-			switch {
-			case d.wants(v, e.name):
-			case len(v.Names()) == 0 && !d.mayCover(v, e.name):
-				d.exact.remove(e.name)
-			default:
+		d.forget(v, func(e *entry) bool {
+			if g.stays.has(e.name) { // it may have dropped it
 				e.version = ""
 				d.touched.names.add(e.name)
 			}
-		}
+			brought := e.claimed && !g.all && !g.names.has(e.name)
+			return brought || g.stays.has(e.name) || d.mayCover(v, e.name)
+		})
 	})
 }
 

@@ -237,12 +237,13 @@ func (h *holdings) wants(v fanout.View, name string) bool {
 // isName reports whether a client subscribes to a name, and not to the wildcard.
 func isName(name string) bool { return name != fanout.Wildcard }
 
-// unsubscribed erases what the wildcard brought: what no name covers. stays says of other resources that the client may
-// hold them all the same.
-func (h *holdings) unsubscribed(v fanout.View, stays func(name string) bool) {
-	h.sentTo, h.removedTo = 0, unseen
+// unsubscribed takes in that the wildcard is given up.
+func (h *holdings) unsubscribed() { h.sentTo, h.removedTo = 0, unseen }
+
+// forget erases what nobody wants, with exceptions.
+func (h *holdings) forget(v fanout.View, except func(*entry) bool) {
 	for e := range h.exact.all() {
-		if !h.wants(v, e.name) && !stays(e.name) {
+		if !h.wants(v, e.name) && !except(e) {
 			h.exact.remove(e.name)
 		}
 	}

@@ -107,7 +107,8 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		}
 		if !wildcard(v) {
 			s.cameWildcard = false
-			s.unsubscribed(v, func(string) bool { return false })
+			s.unsubscribed()
+			s.forget(v, func(*entry) bool { return false })
 			s.touched.resend = nil
 		} else if len(names.Gone) > 0 {
 			s.fallsBack(v, names.Gone)
