@@ -167,6 +167,7 @@ func (h *holdings) expand(v fanout.View, asked ...string) {
 		for c := range v.Set().Since(0) {
 			if version, some := h.member(v, c.Name); some {
 				e.put(c.Name, version, h.sentTo)
+				h.aliased = h.aliased || c.Resource != nil && len(c.Resource.Aliases) > 0
 			}
 		}
 		for _, name := range asked {
