@@ -70,7 +70,9 @@ func (i *invariants) inFlight(x *exchange) {
 		i.must(u.nonce != "" && !u.at.Before(u.since), "%s was sent before it began to wait", u.nonce)
 		if k > 0 {
 			before := x.unacked[k-1]
-			i.must(before.nonce != u.nonce && before.seq <= u.seq && !u.at.Before(before.at), "%s is not in order", u.nonce)
+			i.must(before.nonce != u.nonce, "%s was sent twice", u.nonce)
+			i.must(before.seq <= u.seq, "%s is not in order", u.nonce)
+			i.must(!u.at.Before(before.at), "%s was sent before the one before it", u.nonce)
 		}
 	}
 	i.must(n == 0 || x.unacked[n-1].nonce == x.lastNonce && x.unacked[n-1].seq <= x.pushedAt, "the last response is not %s", x.lastNonce)
@@ -101,7 +103,8 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	h, at := &x.holdings, v.Position()
 	subscribed, _ := v.Wildcard()
 	i.must(h.sentTo <= at && (h.removedTo <= at || h.removedTo == unseen), "changes were sent up to %d and removals up to %d, and the Hub is at %d", h.sentTo, h.removedTo, at)
-	i.must(x.renewedTo <= at && x.ackedTo <= at, "renewals were sent up to %d, the client accepted up to %d, and the Hub is at %d", x.renewedTo, x.ackedTo, at)
+	i.must(x.renewedTo <= at, "renewals were sent up to %d, and the Hub is at %d", x.renewedTo, at)
+	i.must(x.ackedTo <= at, "the client accepted up to %d, and the Hub is at %d", x.ackedTo, at)
 	nothing := h.sentTo == 0 && h.removedTo == unseen
 	i.must(subscribed || nothing, "without the wildcard changes were sent up to %d and removals up to %d", h.sentTo, h.removedTo)
 	i.must(h.exact == nil || h.removedTo == unseen, "an exact client was sent removals up to %d", h.removedTo)
@@ -153,7 +156,9 @@ func (i *invariants) exact(e *exact) {
 			claims++
 		}
 	}
-	i.must(claims == e.claims && count == e.count && taken == e.taken, "%d versions are claimed, %d held, in %d places, and counted are %d, %d and %d", claims, count, taken, e.claims, e.count, e.taken)
+	i.must(claims == e.claims, "%d versions are claimed, and counted are %d", claims, e.claims)
+	i.must(count == e.count, "%d resources are held, and counted are %d", count, e.count)
+	i.must(taken == e.taken, "%d places are taken, and counted are %d", taken, e.taken)
 	// A table is never full, since a search would not end.
 	i.must(4*taken <= 3*len(e.table), "%d of %d places are taken", taken, len(e.table))
 }

@@ -43,13 +43,20 @@ func gains(st state, v fanout.View) bool {
 	if x.members && whole(v) && gainsMembers(st, v) {
 		return true
 	}
+	return x.gainsTouched(v) || slices.ContainsFunc(x.changed.items, changes)
+}
+
+// gainsTouched reports whether there are some among what is touched.
+func (x *exchange) gainsTouched(v fanout.View) bool {
 	for name := range x.touched.resend { // there may be very many
 		if v.Resource(name) != nil {
 			return true
 		}
 	}
-	touched := func(name string) bool { r := v.Resource(name); return r != nil && !x.holds(v, r) }
-	return slices.ContainsFunc(x.changed.items, changes) || slices.ContainsFunc(x.touched.names.items, touched)
+	return slices.ContainsFunc(x.touched.names.items, func(name string) bool {
+		r := v.Resource(name)
+		return r != nil && !x.holds(v, r)
+	})
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.

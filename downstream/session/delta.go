@@ -80,6 +80,7 @@ func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
 	}
 	d.sub.Read(func(v fanout.View) {
 		all := wildcard(v) || slices.Contains(subscribe, fanout.Wildcard)
+		isName := func(name string) bool { return name != fanout.Wildcard }
 		if named := len(v.Names()) > 0 || slices.ContainsFunc(subscribe, isName); all && named {
 			d.expand(v)
 		}
@@ -166,7 +167,7 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 				e.version = ""
 				d.touched.names.add(e.name)
 			}
-			brought := e.claimed && !g.all && !g.names.has(e.name)
+			brought := e.brought && !g.all && !g.names.has(e.name)
 			return brought || g.stays.has(e.name) || d.mayCover(v, e.name)
 		})
 	})

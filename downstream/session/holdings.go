@@ -235,9 +235,6 @@ func (h *holdings) wants(v fanout.View, name string) bool {
 	return v.Resource(name) != nil || subscribes(v, name)
 }
 
-// isName reports whether a client subscribes to a name, and not to the wildcard.
-func isName(name string) bool { return name != fanout.Wildcard }
-
 // unsubscribed takes in that the wildcard is given up.
 func (h *holdings) unsubscribed() { h.sentTo, h.removedTo = 0, unseen }
 

@@ -18,7 +18,7 @@ func (d *deltaState) collectMembers(v fanout.View, push bool, p *plan) {
 		d.members = false // it is marked again when it is synced
 		return
 	}
-	changes := d.waitsForCDS && gainsMembers(d, v)
+	changes := d.waitsForCDS && (gainsMembers(d, v) || d.gainsTouched(v))
 	later := changes && d.sentTo > 0
 	asked, marked := d.wildcardAsked && !later, d.wildcardAsked || d.members
 	if pushed := push && marked; !asked && !pushed {

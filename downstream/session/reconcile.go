@@ -26,20 +26,13 @@ type touched struct {
 	// uncertain whether it exists. withheld says that this is because of a fault (ERR-10).
 	open, withheld bool
 	at             situation // of that look
-	answers        answered  // as far as this response needs to know
+	// resolved: all names have answers. known: that was looked at for the response in the making.
+	known, resolved bool
 }
 
 // situation is what the certainty of absence depends on, beside the names themselves: whether the wildcard's set is whole,
 // whether it is from disk, and whether all names have answers.
 type situation struct{ synced, restored, resolved bool }
-
-// answered says whether all names have answers; zero: nobody has looked.
-type answered uint8
-
-const (
-	notAll answered = iota + 1
-	allOf
-)
 
 func (t *touched) any() bool {
 	return t.all || t.members || t.names.len()+len(t.resend) > 0
@@ -52,7 +45,7 @@ func (x *exchange) surveys(v fanout.View, push bool) {
 		return
 	}
 	t := &x.touched
-	t.answers = 0
+	t.known = false
 	if t.open {
 		now := situation{whole(v), v.Set().Restored(), x.resolved(v)}
 		t.all = t.all || x.doubtOver || now != t.at
@@ -71,15 +64,11 @@ func (x *exchange) surveys(v fanout.View, push bool) {
 
 // resolved reports whether each name has an answer that is not only from disk, or is in doubt.
 func (x *exchange) resolved(v fanout.View) bool {
-	t := &x.touched
-	if t.answers == 0 {
-		t.answers = allOf
+	if t := &x.touched; !t.known {
 		awaited := func(id cache.ID) bool { return v.Unanswered(id) && v.Resolution(id, x.claims(v.Name(id))).Awaited() }
-		if x.anyOf(v, func(id cache.ID) bool { return awaited(id) || v.Restored(id) }) {
-			t.answers = notAll
-		}
+		t.known, t.resolved = true, !x.anyOf(v, func(id cache.ID) bool { return awaited(id) || v.Restored(id) })
 	}
-	return t.answers == allOf
+	return x.touched.resolved
 }
 
 // look says how a resource is looked at.

@@ -48,8 +48,7 @@ func (x *exchange) warms(v fanout.View, name string) {
 		x.exact.unknown(name)
 		v.SendAgain(id)
 	} else if v.Resource(name) != nil && x.delta {
-		x.expand(v)
-		x.exact.unknown(name)
+		x.unknown(v, name)
 		put(&x.touched.resend, name, struct{}{})
 	}
 }
