@@ -356,6 +356,7 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 	d.aliased, d.several = d.aliased || elsewhere, d.several || len(a.More) > 0
 	if led := d.aliased && v.Told(id).Copy(); led && !d.replaces(v, a) {
 		d.touched.all = true
+		d.touched.members = d.touched.members || wildcard(v) && a.State == cache.Present // else tellGone says so
 	}
 }
 
