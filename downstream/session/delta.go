@@ -164,7 +164,7 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 		}
 		d.forget(v, func(e *entry) bool {
 			if g.stays.has(e.name) { // it may have dropped it
-				e.version = ""
+				d.exact.unknown(e.name)
 				d.touched.names.add(e.name)
 			}
 			brought := e.brought && !g.all && !g.names.has(e.name)
@@ -242,6 +242,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *plan) {
 		d.changed.add(d.asked.items...) // they stay changes, whatever is asked for meanwhile
 		return
 	case d.opening && subscribed && !synced:
+		d.exact.share()
 		d.starving = starving(v, d.claims)
 		return
 	}
@@ -278,8 +279,11 @@ func (d *deltaState) settles(v fanout.View, p *plan) {
 	if d.removedTo != unseen {
 		v.Set().Passed(d.removedTo)
 	}
-	if !d.pending() && !d.touched.open && len(p.removed) == 0 {
+	switch {
+	case !d.pending() && !d.touched.open && len(p.removed) == 0:
 		d.compact(v)
+	default:
+		d.exact.share()
 	}
 }
 

@@ -18,6 +18,7 @@ type exact struct {
 	count int // entries
 	// claims counts the entries that are claimed.
 	claims int
+	shared *claims // whose table it is; nil: the client's own
 }
 
 // entry is a resource that the client holds.
@@ -46,8 +47,9 @@ func (e *exact) claim(versions map[string]string) {
 // room rebuilds the table without the removed entries, and with room for so many more.
 func (e *exact) room(more int) {
 	old := e.table
+	e.shared = nil
 	e.taken = e.count
-	most := 2*e.taken + more // leaves room to grow before the next rebuild
+	most := e.taken + e.taken/2 + more // leaves room to grow before the next rebuild
 	e.table = make([]entry, most*4/3+2)
 	for i := range old {
 		if v := &old[i]; v.held {
@@ -90,6 +92,7 @@ func (e *exact) lookUp(hash uint32, name string) *entry {
 // put records that the client holds a version of a resource, which a response at a position carried.
 // It is claimed no longer.
 func (e *exact) put(name, version string, at cache.Seq) *entry {
+	e.own(nil)
 	if (e.taken+1)*4 > len(e.table)*3 {
 		e.room(1)
 	}
@@ -109,7 +112,7 @@ func (e *exact) put(name, version string, at cache.Seq) *entry {
 // remove records that the client does not hold a resource.
 func (e *exact) remove(name string) {
 	if v := e.find(name); v != nil {
-		e.unclaim(v)
+		v = e.unclaim(e.own(v))
 		v.held, v.version = false, ""
 		e.count--
 	}
@@ -118,22 +121,27 @@ func (e *exact) remove(name string) {
 // unknown records that nobody knows in which version the client holds a resource, if it holds it.
 func (e *exact) unknown(name string) {
 	if v := e.find(name); v != nil {
-		v.version = ""
+		e.own(v).version = ""
 	}
 }
 
-// unclaim notes that an entry counts like any other, although the client came with it.
-func (e *exact) unclaim(v *entry) {
+// unclaim notes that an entry counts like any other, although the client came with it, and returns where it is now.
+func (e *exact) unclaim(v *entry) *entry {
 	if v.claims() {
+		v = e.own(v)
 		v.claimed = false
 		e.claims--
 	}
+	return v
 }
+
+// agree notes that the client came with an entry as it was at a position.
+func (e *exact) agree(v *entry, at cache.Seq) { e.unclaim(e.own(v)).at = at }
 
 // disclaim notes that an entry counts as if the client had been sent it.
 func (e *exact) disclaim(v *entry) {
-	if e.unclaim(v); v != nil {
-		v.brought = false
+	if v = e.unclaim(v); v != nil && v.brought {
+		e.own(v).brought = false
 	}
 }
 

@@ -158,6 +158,7 @@ func (h *holdings) expand(v fanout.View, asked ...string) {
 		return
 	}
 	e := new(exact)
+	e.room(len(v.Names()) + v.Set().Len())
 	for _, id := range v.Names() {
 		if version, some := h.named(v, id); some {
 			e.put(v.Name(id), version, v.Told(id).At())

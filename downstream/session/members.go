@@ -32,6 +32,9 @@ func (d *deltaState) collectMembers(v fanout.View, push bool, p *plan) {
 		p.must, p.answer = true, true
 	}
 	if d.exact != nil {
+		if asked && d.exact.count == 0 {
+			d.exact.room(v.Set().Len() + len(v.Names()))
+		}
 		d.reconcileMembers(v, look{push, asked}, p)
 		return
 	}
