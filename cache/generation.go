@@ -6,9 +6,9 @@ import (
 )
 
 // A generation is the set of resources that one origin has announced since a stream began without
-// versions, until another one begins so. Older resources are kept and served, but unconfirmed: they
-// may be gone, and their upstream versions may be another origin's. They are confirmed when they
-// are announced again, or swept when the origin has announced all there is (RECON-12).
+// versions, until another one begins so. Older resources are kept and served, but unannounced: they
+// may be gone, and their upstream versions may be another origin's. They are announced
+// again, or swept when the origin has announced all there is (RECON-12).
 
 // Origin is who a generation comes from: an upstream entry, and the way in which it
 // was asked. With SotW it gives no version of a single resource that Delta knows.
@@ -65,15 +65,15 @@ func (t *Table) Hold(id ID) Held {
 	return Held{e.resource, e.upstream, ends, e.generation == generation}
 }
 
-// Confirmed reports whether a resource of that name is Present, and announced in
+// Announced reports whether a resource of that name is Present, and announced in
 // the present generation.
-func (t *Table) Confirmed(name string) bool {
+func (t *Table) Announced(name string) bool {
 	id, ok := t.ids[name]
 	return ok && t.entries[id].state == Present && t.entries[id].generation == t.generation
 }
 
-// Unconfirm makes a resource unconfirmed, after an announcement that was no answer.
-func (t *Table) Unconfirm(name string) {
+// Unannounce takes back an announcement that was no answer.
+func (t *Table) Unannounce(name string) {
 	if id, ok := t.ids[name]; ok {
 		t.entries[id].generation = noGeneration
 	}
@@ -95,15 +95,15 @@ func (t *Table) Mention(name string, whole bool) {
 	}
 }
 
-// sweepable: a resource is Present, but unconfirmed, and the origin has not spoken
+// sweepable: a resource is Present, but unannounced, and the origin has not spoken
 // of it in any other way.
 func (t *Table) sweepable(id ID) bool {
 	e := &t.entries[id]
 	return e.state == Present && e.generation != t.generation && !t.mentioned[e.name]
 }
 
-// Unconfirmed are the resources that may be swept.
-func (t *Table) Unconfirmed() (names []string) {
+// Unannounced are the resources that may be swept.
+func (t *Table) Unannounced() (names []string) {
 	for id := t.oldest; id != none; id = t.entries[id].next {
 		if t.sweepable(id) {
 			names = append(names, t.entries[id].name)
@@ -112,8 +112,8 @@ func (t *Table) Unconfirmed() (names []string) {
 	return names
 }
 
-// UnconfirmedAnswers are those of them to which a name leads, by itself and as an alias.
-func (t *Table) UnconfirmedAnswers(name string) (names []string) {
+// UnannouncedAnswers are those of them to which a name leads, by itself and as an alias.
+func (t *Table) UnannouncedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
 	if !ok {
 		return nil
@@ -127,11 +127,11 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 }
 
 // Known is what the present generation holds, with the upstream's version of it, to
-// resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
+// resume an upstream subscription (RECON-6, RECON-7). An unannounced
 // resource has no version that its origin would know.
 func (t *Table) Known() (known []Held) {
 	for r := range t.All() {
-		if r.Confirmed {
+		if r.Announced {
 			known = append(known, r)
 		}
 	}

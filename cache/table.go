@@ -70,13 +70,15 @@ type Table struct {
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
-	mentioned  map[string]bool // unconfirmed, and not to be swept
+	mentioned  map[string]bool // unannounced, and not to be swept
 	// before is the generation before it, which counts until something is heard of the present one.
 	before struct {
 		generation uint32
 		origin     Origin
 		unheard    bool
 	}
+
+	unconfirmed unconfirmed
 
 	pins     int
 	uncached int // of those present
@@ -108,6 +110,7 @@ type entry struct {
 	seq        Seq
 	prev, next ID
 	generation uint32 // in which it was last announced, while Present
+	age        uint32 // of an unconfirmed resource, in unconfirmed.ages, plus one
 
 	resource *Resource // the latest, while Present
 	upstream string    // the upstream's version of resource
@@ -244,6 +247,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	e := &t.entries[id]
 	had := e.err != nil
 	e.err, e.generation = nil, t.generation
+	t.Confirm(id)
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // the last word counts
@@ -299,6 +303,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 	t.touched = append(t.touched[:0], id)
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
+	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
@@ -377,6 +382,7 @@ func (t *Table) forget(id ID) {
 	e := &t.entries[id]
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
+	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
@@ -429,14 +435,14 @@ type Held struct {
 	Upstream string
 	// Ends is when its TTL runs out; zero: never.
 	Ends time.Time
-	// Confirmed: it is of the present generation.
-	Confirmed bool
+	// Announced: it is of the present generation.
+	Announced bool
 }
 
 // All yields what exists, in order of last change.
 func (t *Table) All() iter.Seq[Held] { return t.all(t.generation) }
 
-// all yields it with what a generation has confirmed.
+// all yields it with what a generation has announced.
 func (t *Table) all(generation uint32) iter.Seq[Held] {
 	return func(yield func(Held) bool) {
 		for id := t.oldest; id != none; id = t.entries[id].next {

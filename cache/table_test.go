@@ -103,7 +103,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 		if !maps.Equal(got, versions) {
 			t.Fatalf("step %d: this generation is %v, want %v", step, got, versions)
 		}
-		if n := len(table.Unconfirmed()); n+len(versions) != len(world) {
+		if n := len(table.Unannounced()); n+len(versions) != len(world) {
 			t.Fatalf("step %d: %d unconfirmed and %d confirmed resources, there are %d", step, n, len(versions), len(world))
 		}
 		compare(t, step, &table, world, changed, ids, seq, random)

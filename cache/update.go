@@ -35,10 +35,10 @@ type Update struct {
 	Removed []string
 	// Errors are upstream's `resource_errors` (ERR-8).
 	Errors []Error
-	// Missing are names whose does-not-exist timer has run out; Mute: on a stream that has
+	// Missing are names whose does-not-exist timer has run out; Unproven: on a stream that has
 	// carried nothing of the type (MISS-4).
-	Missing []string
-	Mute    bool
+	Missing  []string
+	Unproven bool
 	// Unanswered are the same where upstream is known to answer every name, so
 	// that silence is an error, not an answer (MISS-5).
 	Unanswered []string
@@ -50,10 +50,10 @@ type Update struct {
 	// Kept are names that it mentions without a change of their state: in a fault, an error or a
 	// heartbeat (ERR-8, ERR-10). They do not count as missing from it.
 	Kept []string
-	// Faulty are those of them whose answer cannot be used, though it shows that they exist;
-	// Hidden: there is an answer that cannot be used, and any name may be the one (ERR-10).
-	Faulty []string
-	Hidden bool
+	// Malformed are those of them whose answer cannot be used, though it shows that they exist;
+	// Unreadable: there is an answer that cannot be used, and any name may be the one (ERR-10).
+	Malformed  []string
+	Unreadable bool
 	// Full: Set is all there is, except for Kept (TRANSLATE-5).
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).

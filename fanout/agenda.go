@@ -33,8 +33,8 @@ func (x *index) notes() noted {
 	for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.named.guard.deadline(), x.wildcard.guard.deadline(), x.leaving.deadline()} {
 		n.expiry = earlier(n.expiry, at)
 	}
-	if _, until, ok := x.linger.oldest(); ok {
-		n.linger = until
+	if _, oldest, ok := x.linger.oldest(); ok {
+		n.linger = oldest.until
 	}
 	return n
 }

@@ -72,6 +72,7 @@ func (x *index) check() (broken []string) {
 	// given up.
 	w := &x.wildcard
 	bare := w.Len() == 0 && !w.synced
+	must(!w.restored || !w.certain(), "the set is certain, and counts as restored")
 	must(w.pinned || bare && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
 	return slices.Concat(broken, x.named.check(), w.check())
 }
@@ -81,9 +82,6 @@ func (l *lane) check() (broken []string) {
 		// A name in dirty keeps its ID.
 		note(&broken, id == wildcardID || l.Pinned(l.Name(id)), "the name %d is to be looked at, and its ID not kept", id)
 	}
-	// Restored resources are confirmed as soon as upstream has said everything, nothing is in doubt,
-	// and no removal is held back.
-	note(&broken, !l.said || l.doubts.any() || len(l.guard.held) > 0, "all was said, nothing is in doubt, and nothing was concluded")
 	return broken
 }
 

@@ -3,7 +3,6 @@ package fanout
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -20,10 +19,10 @@ func TestCheckFinds(t *testing.T) {
 		{"a name's ID", func(x *index, s *Subscription) { x.named.Unpin(1) }, "its ID not kept"},
 		{"names", func(x *index, s *Subscription) { x.interest.names++ }, "2 counted"},
 		{"withheld", func(x *index, s *Subscription) { x.interest.withheld = 2 }, "2 have something withheld"},
-		{"lingering", func(x *index, s *Subscription) { x.linger.add(1, time.Time{}) }, "lingers"},
+		{"lingering", func(x *index, s *Subscription) { x.linger.add(1, stay{}) }, "lingers"},
 		{"a set", func(x *index, s *Subscription) { x.wildcard.synced = true }, "is complete: true"},
 		{"dirty", func(x *index, s *Subscription) { x.interest.remove(s, 1); x.named.Unpin(1) }, "to be looked at"},
-		{"said", func(x *index, s *Subscription) { x.wildcard.said = true }, "nothing was concluded"},
+		{"certain", func(x *index, s *Subscription) { x.wildcard.restored, x.wildcard.complete = true, true }, "counts as restored"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := NewHub(Config{})

@@ -27,7 +27,7 @@ type TypeSummary struct {
 	Absent map[cache.Cause]int
 	// InDoubt counts the names in doubt: upstream sent something that cannot be used, or only a
 	// silence that proves little says that they do not exist. Withheld counts the clients from
-	// which something is withheld because it is in doubt or restored (verdict.go).
+	// which something is withheld because it is in doubt or restored (certainty.go).
 	InDoubt, Withheld int
 	// Restored reports whether some of the type is restored, and not confirmed by upstream yet.
 	Restored bool
@@ -56,9 +56,9 @@ func summarize(x *index) TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		InDoubt:   len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
+		InDoubt:   len(x.named.faults.malformed) + len(x.wildcard.faults.malformed),
 		Withheld:  x.interest.withheld,
-		Restored:  x.restored.any(),
+		Restored:  x.anyUnconfirmed(),
 		States:    x.states(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
@@ -74,6 +74,9 @@ func summarize(x *index) TypeSummary {
 		t.Named += len(subs)
 		if a := x.answers.of(id); a.State == cache.Absent {
 			t.Absent[a.Cause]++
+			if x.named.unproven(a) {
+				t.InDoubt++
+			}
 		}
 	}
 	return t
@@ -176,8 +179,10 @@ func describe(x *index, places []Place) []Description {
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
-		if _, mute := x.named.silence.mute[p.Name]; a.State != cache.Present {
-			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
+		if a.State != cache.Present {
+			if d.Doubt = x.named.mayHold(p.Name, a); p.Wildcard {
+				d.Doubt = x.wildcard.mayHold(p.Name)
+			}
 		}
 		if a.Seq > 0 {
 			var exact bool

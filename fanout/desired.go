@@ -64,9 +64,8 @@ func (x *index) want(s *Subscription, id cache.ID) (first bool) {
 func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Time) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.want(s, id) {
-		x.unstored.recall(name)
+		x.unsolicited.recall(name)
 		x.shelf.serve(id, name, now)
-		delete(x.restored.awaited, name)
 	}
 	return id
 }

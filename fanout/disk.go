@@ -57,7 +57,10 @@ func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 }
 
 func saveSet(x *index) Saved {
-	s := Saved{Lane: Lane{x.url, true}, AsOf: x.restored.setAge()}
+	s := Saved{Lane: Lane{x.url, true}}
+	if x.wildcard.restored {
+		s.AsOf = x.wildcard.asOf
+	}
 	s.Origin, s.Resources = saved(&x.wildcard.Table)
 	return s
 }
@@ -68,32 +71,24 @@ func saveNamed(x *index) []Saved {
 	for id, name := range x.named.Interned() {
 		switch state := x.named.Led(id); {
 		case state == cache.Present:
-			part := lanes.of(origin, x.restored.age(name))
-			part.Names = append(part.Names, name)
+			for _, r := range x.named.Answer(id).Resources() {
+				asOf, _ := x.named.Age(r.Name)
+				part := lanes.of(origin, asOf)
+				if n := len(part.Names); n == 0 || part.Names[n-1] != name {
+					part.Names = append(part.Names, name)
+				}
+			}
 		case state == cache.Absent && x.hub.config.KeepUnwanted:
 			part := lanes.of(origin, time.Time{})
 			part.Gone = append(part.Gone, name)
 		}
 	}
 	for _, r := range resources {
-		for _, as := range x.ages(r.Resource) {
-			part := lanes.of(origin, as)
-			part.Resources = append(part.Resources, r)
-		}
+		asOf, _ := x.named.Age(r.Name)
+		part := lanes.of(origin, asOf)
+		part.Resources = append(part.Resources, r)
 	}
 	return slices.DeleteFunc(lanes.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
-}
-
-// ages returns the different ages of the saved names that lead to a resource.
-func (x *index) ages(r *cache.Resource) (ages []time.Time) {
-	for name := range r.Names() {
-		if id, ok := x.named.Find(name); ok && x.named.Pinned(name) && x.named.Led(id) == cache.Present {
-			if age := x.restored.age(name); !slices.Contains(ages, age) {
-				ages = append(ages, age)
-			}
-		}
-	}
-	return ages
 }
 
 // parts are what is saved of a lane, apart by origin and age.
@@ -151,17 +146,14 @@ func load(x *index, s Saved, now time.Time) {
 	if s.Lane.Wildcard {
 		names = []string{Wildcard}
 		x.wildcard.pinned, x.wildcard.synced = true, true
-		x.restored.addSet(s.AsOf)
-	} else {
-		x.restored.add(names, s.AsOf)
-		x.restored.await(names)
+		x.wildcard.restored, x.wildcard.asOf = true, s.AsOf
 	}
 	for _, name := range names {
 		id := wildcardID
 		if !s.Lane.Wildcard {
 			id = x.named.Intern(name)
 		}
-		x.linger.add(id, now.Add(x.hub.limits.Load().Linger))
+		x.linger.add(id, stay{now.Add(x.hub.limits.Load().Linger), true})
 		x.changed(id)
 	}
 	// All of it was subscribed to, and probably will be again.
@@ -174,6 +166,9 @@ func load(x *index, s Saved, now time.Time) {
 	for _, r := range s.Resources {
 		if s.Lane.Wildcard || x.covers(r.Resource) {
 			table.take(r, now)
+		}
+		if !s.Lane.Wildcard {
+			table.Restore(r.Name, s.AsOf)
 		}
 	}
 	if s.AsOf.IsZero() {
@@ -191,8 +186,8 @@ func (l *lane) take(r cache.Held, now time.Time) (touched []cache.ID) {
 	seq := l.x.next()
 	touched, _ = l.Set(r.Resource, r.Upstream, seq)
 	l.LeaseUntil(r.Name, r.Ends, seq)
-	if !r.Confirmed {
-		l.Unconfirm(r.Name)
+	if !r.Announced {
+		l.Unannounce(r.Name)
 	}
 	return touched
 }

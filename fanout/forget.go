@@ -12,27 +12,21 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		n.x.unwanted.note(id, name)
 	}
 	delete(n.again, name)
-	delete(n.silence.mute, name)
-	delete(n.silence.refused, name)
-	delete(n.doubts.mayBeHidden, name)
-	var led []*cache.Resource
+	delete(n.refused, name)
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
 		if n.Asked(id) {
-			delete(n.doubts.faulty, name) // else no unsubscribe makes upstream send the name again (ERR-10)
+			delete(n.faults.malformed, name) // else no unsubscribe makes upstream send the name again (ERR-10)
 		}
 		bodies := n.confirmedBodies(id)
-		led = n.Answer(id).Resources()
 		if n.x.fullState() && n.Asked(id) {
-			n.x.unstored.giveUp(name)
+			n.x.unsolicited.giveUp(name)
 		}
 		n.Forget(id, remains)
-		n.x.unstored.release(bodies)
+		n.x.unsolicited.release(bodies)
 		n.Unpin(id)
 	}
 	delete(n.guard.held, name)
-	n.x.restored.giveUp(name, led)
-	n.conclude()
 }
 
 // forgetOthers forgets the names that nobody wants and that Changes has not given up yet: the
@@ -62,19 +56,19 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// confirmedBodies returns the confirmed resources that a name leads to, if unstored has a stream for
+// confirmedBodies returns the confirmed resources that a name leads to, if unsolicited has a stream for
 // which they may have to be remembered.
 func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
-	if n.x.unstored.stream == 0 {
+	if n.x.unsolicited.stream == 0 {
 		return nil
 	}
 	for _, r := range n.Answer(id).Resources() {
-		if _, removed := n.guard.held[r.Name]; removed || !n.Confirmed(r.Name) {
+		if _, removed := n.guard.held[r.Name]; removed || !n.Announced(r.Name) {
 			continue // this stream has not announced it, or has removed it
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}
-		if n.Expires(r.Name) || n.x.restored.resource(r) {
+		if _, unconfirmed := n.Age(r.Name); unconfirmed || n.Expires(r.Name) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)

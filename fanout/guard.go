@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -236,12 +235,12 @@ func (g *guard) release() (all departures) {
 	return all
 }
 
-// takeBack forgets the removals that came on an earlier stream than an Update, if that stream is silent
-// about the resources and its silence counts by now (MISS-3). silent reports whether it is.
-func (g *guard) takeBack(u *cache.Update, silent func(name string) bool) {
-	before := len(g.held)
-	maps.DeleteFunc(g.held, func(name string, h holding) bool { return h.stream != u.Stream && silent(name) })
-	g.returned += before - len(g.held)
+// takeBack forgets a removal that came on an earlier stream than this one, which is silent about the resource, and
+// whose silence counts by now (MISS-3).
+func (g *guard) takeBack(name string, stream uint64) {
+	if h, held := g.held[name]; held && h.stream != stream {
+		g.returns(name)
+	}
 }
 
 // letGo carries out the removals that f takes from the guards of both lanes, and returns how many.
@@ -249,6 +248,7 @@ func (x *index) letGo(f func(*lane) departures) (count int) {
 	named, members := f(&x.named.lane), f(&x.wildcard.lane)
 	x.named.removeAll(named)
 	x.wildcard.removeAll(members)
+	x.wildcard.conclude()
 	x.wildcard.tell()
 	return len(named) + len(members)
 }

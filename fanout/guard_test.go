@@ -90,7 +90,7 @@ func TestWhatIsFromDiskIsConfirmedWithARelease(t *testing.T) {
 	for _, lane := range []Lane{all, byName} {
 		saved := Saved{Lane: lane, Names: []string{"a", "b", "c"}}
 		for _, r := range set("a", "b", "c").Set {
-			saved.Resources = append(saved.Resources, cache.Held{Resource: r.Resource, Confirmed: true})
+			saved.Resources = append(saved.Resources, cache.Held{Resource: r.Resource, Announced: true})
 		}
 		for end, f := range ends {
 			h := NewHub(Config{Linger: time.Hour, MaxLinger: 10, Guard: guard})

@@ -169,11 +169,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 func (h *Hub) Unresolved() bool { return h.types.any((*index).waits) }
 
 func (x *index) waits() bool {
-	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
+	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.wildcard.restored) {
 		return true
 	}
 	for id := range x.interest.named() {
-		if v := x.verdict(id, x.answers.of(id), true); v == Unknown || v == Doubt {
+		if v := x.resolution(id, x.answers.of(id), true); v == Pending || v == InDoubt {
 			return true
 		}
 	}
@@ -205,7 +205,7 @@ func earlier(a, b time.Time) time.Time {
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.types.all() {
 		x.change(func(x *index) {
-			x.unstored.over(stream)
+			x.unsolicited.over(stream)
 			x.wildcard.over(stream)
 		})
 		h.types.drop(x.url)
@@ -215,7 +215,7 @@ func (h *Hub) Over(stream uint64) {
 // Close gives back what the group shares with others. The Hub must not be used after it.
 func (h *Hub) Close() {
 	for x := range h.types.locked() {
-		x.unstored.end()
+		x.unsolicited.end()
 	}
 	if h.config.History != nil {
 		h.config.History.leave(h)

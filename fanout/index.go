@@ -20,17 +20,16 @@ type index struct {
 
 	// What upstream has sent, on the two lanes, and what it has sent that is in neither Table
 	// (UP-9).
-	named    namedLane
-	wildcard wildcardLane
-	unstored unstored
-	latest   cache.Seq // of the changes to either lane
-	noted    noted     // in the Hub's agenda
-	leaving  leaving
-	suspect  bool // upstream may be refusing the type
+	named       namedLane
+	wildcard    wildcardLane
+	unsolicited unsolicited
+	latest      cache.Seq // of the changes to either lane
+	noted       noted     // in the Hub's agenda
+	leaving     leaving
+	suspect     bool // upstream may be refusing the type
 
 	// What names lead to, given both lanes and what was loaded from disk.
-	answers  answers
-	restored restored
+	answers answers
 
 	// What nobody wants any more, on its way to the disk and from there.
 	unwanted unwanted
@@ -49,14 +48,14 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}, again: make(map[string]struct{})}
+	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), refused: make(map[string]uint64), again: make(map[string]struct{})}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	if !t.Basic() {
 		x.interest.holders = make(map[string]int)
 	}
-	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x, x.unwanted.x, x.shelf.x = x, x, x, x, x, x
-	x.unstored.reset()
+	x.leaving.x, x.readers.x, x.unsolicited.x, x.unwanted.x, x.shelf.x = x, x, x, x, x
+	x.unsolicited.reset()
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }

@@ -17,12 +17,8 @@ type lane struct {
 	at   Lane // its address
 	kind laneKind
 	// guard holds back updates that remove much at once (H-22).
-	guard guard
-	// doubts are the faults that arrived on the lane (ERR-10).
-	doubts doubts
-	// said: upstream has sent everything it has. That confirms what was loaded from disk, as soon
-	// as none of it is in doubt (ERR-10).
-	said bool
+	guard  guard
+	faults faults
 	// unavailable is why upstream does not answer (ERR-7); nil: it does.
 	unavailable *statuspb.Status
 	// dirty are the names that upstream has to look at (Wanted).
@@ -44,9 +40,8 @@ type laneKind interface {
 	// hasSpoken reports whether upstream has given an answer on the lane that is still valid.
 	hasSpoken() bool
 
-	// awaitsUncertain reports whether a client waits for something that is in doubt or not
-	// confirmed.
-	awaitsUncertain() bool
+	// awaits reports whether a client waits for something uncertain.
+	awaits() bool
 
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
@@ -55,8 +50,6 @@ type laneKind interface {
 	unannounced() []string
 	// remove makes a name Absent.
 	remove(name string, cause cache.Cause)
-	// confirm notes that upstream has confirmed everything that was loaded from disk.
-	confirm()
 	// fails marks, when upstream becomes unavailable, everything that clients still wait for.
 	fails()
 }
@@ -81,15 +74,11 @@ func (l *lane) digest() string {
 }
 
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	if l.doubts.observe(u) {
+	if l.faults.observe(u) {
 		l.lookAgain()
 	}
 	a = l.kind.takeIn(u)
 	a.Held.Returned = l.guard.takeReturned()
-	if u.Synced {
-		l.said = true
-	}
-	l.conclude()
 	return a
 }
 
@@ -155,16 +144,6 @@ func (l *lane) depart(u *cache.Update, all departures) (held Held) {
 func (l *lane) removeAll(all departures) {
 	for _, d := range all {
 		l.kind.remove(d.name, d.cause)
-	}
-	l.conclude()
-}
-
-// conclude confirms what was loaded from disk if upstream has sent everything, nothing is in doubt,
-// and no removal is held back.
-func (l *lane) conclude() {
-	if l.said && !l.doubts.any() && len(l.guard.held) == 0 {
-		l.said = false
-		l.kind.confirm()
 	}
 }
 

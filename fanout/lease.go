@@ -36,7 +36,7 @@ func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
 			x.named.expire(named)
 			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
-			l.LetGo = x.letGo(func(l *lane) departures { return l.guard.expire(now, l.Confirmed) }) // and tells of members
+			l.LetGo = x.letGo(func(l *lane) departures { return l.guard.expire(now, l.Announced) }) // and tells of members
 			l.Returned = x.named.guard.takeReturned() + x.wildcard.guard.takeReturned()
 			if l != (Lapse{}) {
 				lapses[x.url] = l

@@ -20,7 +20,7 @@ var leftOut = &statuspb.Status{
 func (n *namedLane) leaveOut(u *cache.Update) {
 	for _, name := range u.LeftOut {
 		if id, ok := n.Find(name); ok && n.Pinned(name) {
-			delete(n.silence.refused, name) // an answer from before says nothing of a name that is not asked for
+			delete(n.refused, name) // an answer from before says nothing of a name that is not asked for
 			if n.Fail(id, leftOut) {
 				n.x.marks.mark(id, failure)
 			}

@@ -10,11 +10,11 @@ import (
 // is bounded. While upstream is not alive only names that lead to nothing are bounded, since the
 // others could not be fetched again (NODE-10).
 
-// lingerers are the names of one type that linger, the longest unwanted first, with the time at
-// which each is given up. Names are pinned as long as they linger.
+// lingerers are the names of one type that linger, the longest unwanted first. Names are pinned as
+// long as they linger.
 type lingerers struct {
 	x *index
-	queue[time.Time]
+	queue[stay]
 	// idle are those that led to nothing when their last client left, in the same order.
 	idle queue[struct{}]
 	// most is the bound: the configured one, or as many as were loaded from disk if they are more.
@@ -24,9 +24,17 @@ type lingerers struct {
 	fading []cache.ID
 }
 
+// stay is how long a name lingers.
+type stay struct {
+	until time.Time
+	// awaited: it is from disk. It lingers even if it becomes Absent, so that its client is told of
+	// the removal when it comes back, and not after a silence (UP-7).
+	awaited bool
+}
+
 // keep adds a name that nobody wants any more.
 func (l *lingerers) keep(id cache.ID, until time.Time) {
-	l.add(id, until)
+	l.add(id, stay{until: until})
 	if !l.leads(id) {
 		l.idle.add(id, struct{}{})
 	}
@@ -48,11 +56,10 @@ func (l *lingerers) changes(id cache.ID) {
 	}
 }
 
-// settle ends a change: it gives up the names that are now known to lead to nothing (UP-7), except
-// those from disk whose clients have not come back.
+// settle ends a change: it gives up the names that are now known to lead to nothing (UP-7).
 func (l *lingerers) settle() {
 	for _, id := range l.fading {
-		if !l.x.restored.awaited[l.x.named.Name(id)] && l.x.answers.of(id).State == cache.Absent {
+		if l.has(id) && !l.known(id).awaited && l.x.answers.of(id).State == cache.Absent {
 			l.end(id)
 		}
 	}
@@ -93,8 +100,8 @@ func (l *lingerers) leads(id cache.ID) bool {
 // expire gives up the names whose time is up.
 func (l *lingerers) expire(now time.Time) {
 	for {
-		id, until, ok := l.oldest()
-		if !ok || until.After(now) {
+		id, oldest, ok := l.oldest()
+		if !ok || oldest.until.After(now) {
 			return
 		}
 		l.end(id)

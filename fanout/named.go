@@ -4,13 +4,17 @@ import (
 	"iter"
 	"slices"
 
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
 	"github.com/xds-relay/xds-relay/cache"
 )
 
 // namedLane is what upstream sends of the names that it was asked for.
 type namedLane struct {
 	lane
-	silence silence
+	// refused are the names that upstream has answered with an error, with the stream on which it
+	// came. The error is an answer only on that stream.
+	refused map[string]uint64
 	// again are the names that upstream has to be asked for again, because the wildcard that answered
 	// for them was given up, until it is.
 	again map[string]struct{}
@@ -44,7 +48,7 @@ func (n *namedLane) hasSpoken() bool {
 // an answer does not count.
 func (n *namedLane) spokenOf(id cache.ID) bool {
 	name := n.Name(id)
-	if _, silent := n.silence.of(name, n.silence.refused[name]); silent {
+	if _, silent := n.silent(name, n.refused[name]); silent {
 		return false
 	}
 	a := n.Answer(id)
@@ -52,17 +56,17 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 	case a.Error != nil:
 		return !ours(a.Error)
 	case a.State == cache.Present:
-		return len(n.UnconfirmedAnswers(name)) == 0
+		return len(n.UnannouncedAnswers(name)) == 0
 	default:
 		return a.Cause != cache.Timer
 	}
 }
 
 func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
-	n.observe(u)
+	n.agreeBySilence(u)
 	n.begin(u)
 	if n.x.fullState() {
-		n.x.unstored.observe(u)
+		n.x.unsolicited.observe(u)
 	}
 	for _, r := range u.Set {
 		a.Dropped += n.set(r, u)
@@ -70,10 +74,9 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.heartbeats(u)
 	all := n.departures(u)
 	for _, name := range u.Overdue {
-		all.add(n.overdue(name, u.Stream), cache.Sweep)
+		all.add(n.UnannouncedAnswers(name), cache.Sweep)
 	}
 	a.Held = n.depart(u, all)
-	n.takeBack(u)
 	n.deny(u.Negative)
 	n.fail(u)
 	n.leaveOut(u)
@@ -81,28 +84,9 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	return a
 }
 
-// takeBack forgets held-back removals of what names lead to whose timers have run out: the stream of
-// the Update was shown it, and is silent (H-22).
-func (n *namedLane) takeBack(u *cache.Update) {
-	if len(n.guard.held) == 0 {
-		return
-	}
-	silent := make(map[string]bool)
-	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if id, ok := n.Find(name); ok {
-			for _, r := range n.Answer(id).Resources() {
-				silent[r.Name] = n.Confirmed(r.Name)
-			}
-		}
-	}
-	n.guard.takeBack(u, func(name string) bool { return silent[name] })
-}
-
 func (n *namedLane) unannounced() []string {
-	return slices.DeleteFunc(n.Unconfirmed(), n.leavesOut)
+	return slices.DeleteFunc(n.Unannounced(), n.leavesOut)
 }
-
-func (n *namedLane) confirm() { n.x.restored.confirmNames() }
 
 func (n *namedLane) fails() {
 	for id := range n.x.interest.named() {
@@ -110,7 +94,7 @@ func (n *namedLane) fails() {
 		if a.Error != nil {
 			kind = recheck // clients were told of that error, and it says enough (ERR-9)
 		}
-		if n.x.verdict(id, a, false) == Unknown {
+		if n.x.resolution(id, a, false) == Pending {
 			n.x.marks.mark(id, kind)
 		}
 	}
@@ -126,15 +110,18 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 				n.Unset(id, n.x.next())
 			}
 		}
-		return n.x.unstored.take(r) // UP-9, H-31
+		return n.x.unsolicited.take(r) // UP-9, H-31
+	}
+	if id, ok := n.Find(r.Name); ok {
+		n.agree(id)
 	}
 	since, told := n.x.answers.same(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if n.mayBeOld(r.Resource, u) {
-		n.Unconfirm(r.Name) // until it comes again as an answer
+		n.Unannounce(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
-			n.x.unstored.early[r.Name] = true
+			n.x.unsolicited.early[r.Name] = true
 		}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
@@ -145,7 +132,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if told && changed {
 		n.Date(own, since)
-		if n.x.restored.set {
+		if n.x.wildcard.restored {
 			n.x.marks.mark(own, recheck) // clients that came with another version have waited
 		}
 	}
@@ -158,7 +145,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if !wanted {
 		n.Forget(own, n.x.covers) // it no longer lists the alias that was wanted (NAME-5)
-		n.x.unstored.release([]cache.Received{r})
+		n.x.unsolicited.release([]cache.Received{r})
 	}
 	return 0
 }
@@ -169,7 +156,7 @@ func (n *namedLane) mayBeOld(r *cache.Resource, u *cache.Update) bool {
 	if u.Full || n.x.solicited(r) {
 		return false
 	}
-	return !n.x.fullState() || n.x.unstored.late(r)
+	return !n.x.fullState() || n.x.unsolicited.late(r)
 }
 
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).
@@ -186,7 +173,7 @@ func (n *namedLane) fail(u *cache.Update) {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
-			n.silence.refused[e.Name] = u.Stream
+			n.refused[e.Name] = u.Stream
 			if n.Fail(id, e.Status) {
 				n.x.marks.mark(id, failure)
 			}
@@ -198,7 +185,7 @@ func (n *namedLane) fail(u *cache.Update) {
 // many became Absent, and the first of them.
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
-		if n.silence.missing(name, u.Stream, u.Mute) {
+		if n.missing(name, u.Stream) {
 			if id, _ := n.Find(name); n.x.answers.fallsBack(id) { // it resolves to the member as long as there is one
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next()); since > 0 {
@@ -213,8 +200,8 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silence.of(name, u.Stream); ok && !n.askedAgain(name) {
-			n.silence.refused[name] = u.Stream
+		if id, ok := n.silent(name, u.Stream); ok && !n.askedAgain(name) {
+			n.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)
 			}
@@ -240,14 +227,17 @@ func (n *namedLane) aliasesFallSilent(r *cache.Resource) {
 
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
-	n.x.restored.confirm(name)
 	id, ok := n.Find(name)
 	fellBack := ok && n.x.answers.fallsBack(id)
+	unproven := ok && n.unproven(n.Answer(id))
 	r := n.Bearer(name)
 	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
-		if fellBack && cause != cache.Timer {
-			n.x.marks.mark(id, content) // it was Absent by silence; now upstream says so
+		switch { // it was Absent by silence; now upstream says so
+		case fellBack && cause != cache.Timer:
+			n.x.marks.mark(id, content)
+		case unproven:
+			n.x.marks.mark(id, recheck)
 		}
 		return
 	}
@@ -264,4 +254,22 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 		// name says whether it exists (UP-8).
 		n.Unset(id, n.x.next())
 	}
+}
+
+// ours reports whether the relay itself has given an error in place of an answer of upstream's.
+func ours(status *statuspb.Status) bool { return status == unanswered || status == leftOut }
+
+var unanswered = &statuspb.Status{
+	Code:    cache.Unavailable,
+	Message: "xds-relay: upstream did not answer for this name in time",
+}
+
+// silent reports whether upstream has sent nothing for a name on its own lane, not even an error on
+// this stream. A member of the wildcard's set is no answer, since it may be removed tomorrow.
+func (n *namedLane) silent(name string, stream uint64) (cache.ID, bool) {
+	id, ok := n.Find(name)
+	if !ok || n.Answer(id).Error != nil && n.refused[name] == stream {
+		return id, false
+	}
+	return id, !n.Answered(id)
 }

@@ -32,40 +32,39 @@ func (o OfType) Synced() bool { return o.is(func(x *index) bool { return x.wildc
 func (o OfType) Unproven() bool {
 	return o.is(func(x *index) bool {
 		w := &x.wildcard
-		doubted := x.interest.withheld > 0 && w.doubts.any()
-		open := x.restored.set || !w.synced || len(w.Unconfirmed()) > 0
+		doubted := x.interest.withheld > 0 && w.faults.any()
+		open := w.restored || !w.synced || len(w.Unannounced()) > 0
 		return w.pinned && (open || doubted)
 	})
-}
-
-// Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed.
-func (o OfType) Unconfirmed() bool {
-	return o.is(func(x *index) bool { return x.restored.names != nil })
 }
 
 // Remembers reports whether resources that leave the type are remembered, so that Lapse has to be called.
 func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 
 // SendsUnasked reports whether the stream that carries a type's names has sent resources that nobody had asked for.
-func (o OfType) SendsUnasked() bool { return o.is(func(x *index) bool { return x.unstored.unasked }) }
+func (o OfType) SendsUnasked() bool {
+	return o.is(func(x *index) bool { return x.unsolicited.unasked })
+}
 
 // Returns reports whether clients want a name again that was given up without an unsubscribe (UP-9).
 func (o OfType) Returns(name string) bool {
-	return o.is(func(x *index) bool { return x.unstored.unasked && x.unstored.givenUp[name] && x.desiredName(name) })
+	return o.is(func(x *index) bool {
+		return x.unsolicited.unasked && x.unsolicited.givenUp[name] && x.desiredName(name)
+	})
 }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
-// had time to. The resources of now may be swept. Those of later have to stay for now, because the
+// had time to. The resources of now may be swept; none is if a fault on the stream hides a name. Those of later have to stay for now, because the
 // stream has answered the name with an error. NOT_FOUND is no such error, nor is one that came on
 // an earlier stream.
 func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if len(x.named.UnconfirmedAnswers(name)) == 0 {
+			if x.named.faults.unreadable == stream || len(x.named.UnannouncedAnswers(name)) == 0 {
 				continue
 			}
 			id, _ := x.named.Find(name)
-			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.silence.refused[name] == stream {
+			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.refused[name] == stream {
 				later = append(later, name)
 			} else {
 				now = append(now, name)
@@ -81,10 +80,10 @@ func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 func (o OfType) Silent(names []string, stream uint64) (silent, delivered []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.named.silence.of(name, stream); !ok || !x.interest.wants(id) {
+			if id, ok := x.named.silent(name, stream); !ok || !x.interest.wants(id) {
 				continue
 			}
-			if x.unstored.has(name, stream) {
+			if x.unsolicited.has(name, stream) {
 				delivered = append(delivered, name)
 			} else {
 				silent = append(silent, name)
@@ -98,7 +97,7 @@ func (o OfType) Silent(names []string, stream uint64) (silent, delivered []strin
 func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			_, silent := x.named.silence.of(name, stream)
+			_, silent := x.named.silent(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
 				lacking = append(lacking, name)
 			}
@@ -123,7 +122,7 @@ func (o OfType) Absentees() (names []string) {
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if x.unstored.stream == stream && slices.ContainsFunc(x.named.UnconfirmedAnswers(name), func(of string) bool { return x.unstored.early[of] }) {
+			if x.unsolicited.stream == stream && slices.ContainsFunc(x.named.UnannouncedAnswers(name), func(of string) bool { return x.unsolicited.early[of] }) {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

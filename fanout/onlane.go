@@ -38,13 +38,11 @@ func (o OnLane) Holds(name, version string) bool {
 // Has reports whether a name is present on a lane.
 func (o OnLane) Has(name string) bool { return o.is(func(l *lane) bool { return l.Has(name) }) }
 
-// Lacks reports whether any of the resources is missing on a lane, not confirmed, or restored. If
-// so, the response that brings them adds a name (RECON-16).
+// Lacks reports whether any of the resources is not announced on a lane. If so, the response that brings
+// them adds a name (RECON-16).
 func (o OnLane) Lacks(set []cache.Received) bool {
 	return o.is(func(l *lane) bool {
-		return slices.ContainsFunc(set, func(r cache.Received) bool {
-			return !l.Confirmed(r.Name) || !o.lane.Wildcard && l.x.restored.names[r.Name]
-		})
+		return slices.ContainsFunc(set, func(r cache.Received) bool { return !l.Announced(r.Name) })
 	})
 }
 
@@ -90,15 +88,16 @@ func (o OnLane) Same(set []cache.Received) map[string]bool {
 	return same
 }
 
-// Sweeps reports whether a lane has resources that its origin has not announced, and does not
-// announce with these (RECON-12).
-func (o OnLane) Sweeps(announced []cache.Received) bool {
-	names := make(map[string]bool, len(announced))
-	for _, r := range announced {
+// Sweeps reports whether a lane has resources that its origin has not announced, does not announce with an
+// Update, and has hidden with no fault (RECON-12).
+func (o OnLane) Sweeps(u *cache.Update) bool {
+	names := make(map[string]bool, len(u.Set))
+	for _, r := range u.Set {
 		names[r.Name] = true
 	}
 	return o.is(func(l *lane) bool {
-		return slices.ContainsFunc(l.Unconfirmed(), func(name string) bool { return !names[name] })
+		unreadable := u.Unreadable || l.faults.unreadable == l.guard.stream
+		return !unreadable && slices.ContainsFunc(l.Unannounced(), func(name string) bool { return !names[name] })
 	})
 }
 
@@ -115,7 +114,7 @@ func (o OnLane) Names() (names []string) {
 }
 
 // Heard reports whether upstream has answered on a lane: with the wildcard's set, or for any of the
-// names. Resources of another origin count only when they are confirmed.
+// names. Resources of another origin count only when they are announced.
 func (o OnLane) Heard() bool { return o.is(func(l *lane) bool { return l.kind.hasSpoken() }) }
 
 // Subscribed reports whether a client subscribes to something on a lane. Names that only linger do
@@ -130,8 +129,8 @@ func (o OnLane) Subscribed() bool {
 }
 
 // Asked notes that upstream has been asked for names of a lane, so that what it sends of them from
-// now on is an answer. It returns the names that lead to something unconfirmed.
-func (o OnLane) Asked(names []string) (unconfirmed []string) {
+// now on is an answer. It returns the names that lead to something unannounced.
+func (o OnLane) Asked(names []string) (unannounced []string) {
 	o.look(func(l *lane) {
 		if o.lane.Wildcard {
 			l.x.wildcard.asked = true
@@ -143,20 +142,20 @@ func (o OnLane) Asked(names []string) (unconfirmed []string) {
 				l.Ask(id, true)
 				l.x.named.letIn(id)
 			}
-			if len(l.UnconfirmedAnswers(name)) > 0 {
-				unconfirmed = append(unconfirmed, name)
+			if len(l.UnannouncedAnswers(name)) > 0 {
+				unannounced = append(unannounced, name)
 			}
 		}
 	})
-	return unconfirmed
+	return unannounced
 }
 
-// Unconfirm makes resources unconfirmed. A lane is resumed without showing them to the origin, so its
+// Unannounce takes announcements back. A lane is resumed without showing them to the origin, so its
 // silence proves nothing about them (UP-17).
-func (o OnLane) Unconfirm(names []string) {
+func (o OnLane) Unannounce(names []string) {
 	o.look(func(l *lane) {
 		for _, name := range names {
-			l.Unconfirm(name)
+			l.Unannounce(name)
 		}
 	})
 }
@@ -182,9 +181,9 @@ func (o OnLane) Waiting() (clients int) {
 // Uncertain returns what is in doubt on a lane because of faults.
 func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
-		d := &l.doubts
-		u.Hidden, u.Clients = d.hidden != 0, l.x.interest.withheld
-		u.Names, u.Awaited = slices.Sorted(maps.Keys(d.faulty)), l.kind.awaitsUncertain()
+		f := &l.faults
+		u.Unreadable, u.Clients = f.unreadable != 0, l.x.interest.withheld
+		u.Names, u.Awaited = slices.Sorted(maps.Keys(f.malformed)), l.kind.awaits() || l.spares()
 	})
 	return u
 }
@@ -198,7 +197,7 @@ func (o OnLane) SetUnavailable(status *statuspb.Status) {
 // Resume prepares a lane for the first request of a stream to an origin (UP-3). It returns the
 // lane's whole interest. If resume, which is called with the origin that the resources came from,
 // is true, it also returns the resources whose versions may be shown (RECON-6 to RECON-8).
-// Otherwise the resources stay but are unconfirmed, until the new origin announces them or they are
+// Otherwise the resources stay but are unannounced, until the new origin announces them or they are
 // swept (RECON-12).
 func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	o.hub.types.change(o.lane.Type, func(x *index) {
@@ -212,7 +211,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		}
 		l.Recall()
 		if !o.lane.Wildcard && x.fullState() {
-			x.unstored.begin(stream)
+			x.unsolicited.begin(stream)
 		}
 		if !resume(l.Origin()) {
 			l.Begin(origin)
@@ -229,14 +228,14 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 
 // Uncertainty is what is in doubt on a lane because of faults (ERR-10).
 type Uncertainty struct {
-	Names  []string // in order
-	Hidden bool     // any other name may be in doubt, too
+	Names      []string // in order
+	Unreadable bool     // any other name may be in doubt, too
 	// Clients is the number of clients from which something of the type is withheld. Awaited
-	// reports whether a client waits for an answer, or for restored or unconfirmed resources to be
+	// reports whether a client waits for an answer, or for restored or unannounced resources to be
 	// confirmed or removed.
 	Clients int
 	Awaited bool
 }
 
 // Any reports whether anything is in doubt.
-func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }
+func (u Uncertainty) Any() bool { return u.Unreadable || len(u.Names) > 0 }

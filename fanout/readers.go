@@ -51,3 +51,9 @@ func (r *readers) prune() {
 		x.wildcard.Prune(r.pruned)
 	}
 }
+
+// Unread notes that the client no longer depends on remembered removals.
+func (v Set) Unread() {
+	v.s.reads = false
+	v.x.readers.prune()
+}

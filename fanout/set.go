@@ -32,20 +32,6 @@ func (v Set) Since(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Since(after))
 }
 
-// Led yields the changes that Since leaves out, except those of subscribed names themselves.
-func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
-	return func(yield func(cache.Change) bool) {
-		if len(v.s.names.ids) == 0 {
-			return // without a search of all that has changed
-		}
-		for c := range v.x.wildcard.Since(after) {
-			if _, own := View(v).Lookup(c.Name); !own && View(v).named(c.Name) && !yield(c) {
-				return
-			}
-		}
-	}
-}
-
 func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range changes {
@@ -65,19 +51,5 @@ func (v Set) Renewed(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Renewed(after))
 }
 
-// Verdict returns that of the wildcard's set: Unknown, Doubt or Copy. brought: the client came with
-// members of it, or may have.
-func (v Set) Verdict(brought bool) Verdict {
-	switch {
-	case !v.s.wildcard:
-		return Copy
-	case !v.x.wildcard.synced:
-		return Unknown
-	case brought && (v.x.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
-		return Doubt
-	}
-	return Copy
-}
-
-// Restored reports whether the set is restored.
-func (v Set) Restored() bool { return v.x.restored.set }
+// Len returns the number of members.
+func (v Set) Len() int { return v.x.wildcard.Len() }

@@ -67,11 +67,9 @@ func (s *shelf) serve(id cache.ID, name string, now time.Time) {
 		if s.x.named.Has(r.Name) {
 			continue // another of its names was asked for before
 		}
-		r.Confirmed = false // the stream that asks for it shows no version of it
+		r.Announced = false // the stream that asks for it shows no version of it
 		touched := s.x.named.take(r.Held, now)
-		if len(touched) > 0 {
-			s.x.restored.add([]string{name}, r.asOf)
-		}
+		s.x.named.Restore(r.Name, r.asOf)
 		s.x.markNamed(slices.DeleteFunc(touched, func(of cache.ID) bool { return of == id }))
 	}
 }
@@ -83,12 +81,11 @@ func (s *shelf) serveSet(now time.Time) {
 		return
 	}
 	for _, r := range s.set.Resources {
-		r.Confirmed = false
+		r.Announced = false
 		w.take(r, now)
 		s.x.markFallback(r.Name)
 	}
-	w.synced = true
-	s.x.restored.addSet(s.set.AsOf)
+	w.synced, w.restored, w.asOf = true, true, s.set.AsOf
 	s.set, s.members = nil, nil
 }
 

@@ -68,17 +68,17 @@ func (x *index) states() map[ClientState]int {
 		}
 		counts[state.cached(copied)]++
 	}
-	for name := range w.doubts.faulty {
+	for name := range w.faults.malformed {
 		special(name, StateNacked)
 	}
 	for name := range w.guard.held {
-		if _, faulty := w.doubts.faulty[name]; !faulty {
+		if _, faulty := w.faults.malformed[name]; !faulty {
 			special(name, StateDoesNotExist)
 		}
 	}
 	if members > 0 {
 		whole := StateAcked
-		if x.restored.set {
+		if w.restored {
 			whole = StateRequestedCached
 		}
 		counts[whole] += members
@@ -88,7 +88,7 @@ func (x *index) states() map[ClientState]int {
 
 func (x *index) stateOf(id cache.ID, name string) ClientState {
 	a := x.answers.of(id)
-	_, faulty := x.named.doubts.faulty[name]
+	_, faulty := x.named.faults.malformed[name]
 	_, held := x.named.guard.held[name]
 	copied := a.State == cache.Present
 	switch {
@@ -102,7 +102,7 @@ func (x *index) stateOf(id cache.ID, name string) ClientState {
 		return StateTimeout
 	case a.State == cache.Absent:
 		return StateDoesNotExist
-	case copied && !x.restored.leads(id):
+	case copied && !x.unconfirmed(id):
 		return StateAcked
 	}
 	return StateRequested.cached(copied)

@@ -37,14 +37,14 @@ func TestClientStates(t *testing.T) {
 	}
 	is("nothing has come", map[ClientState]int{StateRequested: 11})
 	apply(byName, set("here", "both", "badly-replaced", "held", "failed-later"))
-	apply(byName, &cache.Update{Removed: []string{"gone"}, Errors: failed("failed", "failed-later"), Faulty: []string{"bad", "badly-replaced"}})
+	apply(byName, &cache.Update{Removed: []string{"gone"}, Errors: failed("failed", "failed-later"), Malformed: []string{"bad", "badly-replaced"}})
 	apply(byName, &cache.Update{Missing: []string{"mute"}})
 	apply(byName, &cache.Update{Unanswered: []string{"fallback"}})
 	apply(byName, &cache.Update{Removed: []string{"held"}})
 	members := set("both", "m", "n", "held-member", "fallback")
 	members.Synced = true
 	apply(all, members)
-	apply(all, &cache.Update{Faulty: []string{"n", "bad-member"}})
+	apply(all, &cache.Update{Malformed: []string{"n", "bad-member"}})
 	apply(all, &cache.Update{Removed: []string{"held-member"}})
 	is("all kinds", map[ClientState]int{
 		StateAcked:               3, // here, both, m

@@ -26,7 +26,7 @@ type Subscription struct {
 	reads    bool      // it is a reader of the wildcard's set (readers.go),
 	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
-	withheld bool // something is withheld from it because it is in doubt (verdict.go)
+	withheld bool // something is withheld from it because it is in doubt (certainty.go)
 
 	// Guarded by subscriber.mu.
 	marks Marks

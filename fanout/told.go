@@ -41,7 +41,6 @@ func (t Told) At() cache.Seq { return cache.Seq(t &^ (Brought | again)) }
 type NameList struct {
 	ids  []cache.ID // ascending
 	told []Told     // one for each ID
-	led  [][]string // one for each ID, or nil (LedTo)
 	last int        // the place in ids that was last looked at
 }
 
@@ -84,29 +83,6 @@ func (l *NameList) Sent(id cache.ID) {
 	}
 }
 
-// LedTo returns the resources that a subscribed name led to when they were sent; nil: the one that
-// bears the name, if any. The session's record says which of them still count.
-func (l *NameList) LedTo(id cache.ID) []string {
-	if l.led == nil {
-		return nil
-	}
-	if i, ok := l.place(id); ok {
-		return l.led[i]
-	}
-	return nil
-}
-
-// Lead notes what a subscribed name leads to as it is sent. Most clients ask for no aliases, and
-// need no such list.
-func (l *NameList) Lead(id cache.ID, to []string) {
-	if l.led == nil && to != nil {
-		l.led = make([][]string, len(l.ids))
-	}
-	if i, ok := l.place(id); ok && l.led != nil {
-		l.led[i] = to
-	}
-}
-
 // place returns where a subscribed name stands in the lists. Names are mostly looked up in order,
 // so it tries the last place and the next one first.
 func (l *NameList) place(id cache.ID) (at int, ok bool) {
@@ -126,7 +102,7 @@ func (l *NameList) place(id cache.ID) (at int, ok bool) {
 func (l *NameList) add(ids []cache.ID) (some bool) {
 	if len(l.ids) == 0 && len(ids) > 0 {
 		l.ids = distinct(slices.Clone(ids))
-		l.told, l.led = make([]Told, len(l.ids)), nil
+		l.told = make([]Told, len(l.ids))
 		return true
 	}
 	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {
@@ -139,9 +115,6 @@ func (l *NameList) add(ids []cache.ID) (some bool) {
 	i, j := len(l.ids)-1, len(added)-1
 	l.ids = append(l.ids, added...)
 	l.told = append(l.told, make([]Told, len(added))...)
-	if l.led != nil {
-		l.led = append(l.led, make([][]string, len(added))...)
-	}
 	for at := len(l.ids) - 1; j >= 0; at-- { // from the end, so that nothing is overwritten
 		if i >= 0 && l.ids[i] > added[j] {
 			l.move(i, at)
@@ -149,9 +122,6 @@ func (l *NameList) add(ids []cache.ID) (some bool) {
 		} else {
 			l.ids[at] = added[j]
 			l.told[at] = 0
-			if l.led != nil {
-				l.led[at] = nil
-			}
 			j--
 		}
 	}
@@ -170,16 +140,10 @@ func (l *NameList) remove(ids []cache.ID) {
 		kept++
 	}
 	l.ids, l.told = cut(l.ids, kept), cut(l.told, kept)
-	if l.led != nil {
-		l.led = cut(l.led, kept)
-	}
 }
 
 func (l *NameList) move(from, to int) {
 	l.ids[to], l.told[to] = l.ids[from], l.told[from]
-	if l.led != nil {
-		l.led[to] = l.led[from]
-	}
 }
 
 // distinct sorts IDs and drops repeated ones.

@@ -75,7 +75,7 @@ func (t *types) drop(url cache.TypeURL) {
 // remembers reports whether something has to be remembered of a type that nobody wants.
 func (x *index) remembers() bool {
 	forDisk := x.unwanted.any() || !x.shelf.empty()
-	return forDisk || x.suspect || x.unstored.remembers()
+	return forDisk || x.suspect || x.unsolicited.remembers()
 }
 
 // all returns the indexes of all types.

@@ -37,7 +37,7 @@ func (u *unwanted) note(id cache.ID, name string) {
 	var l leftover
 	if state == cache.Present {
 		l.origin, _ = n.Settled()
-		l.asOf = u.x.restored.age(name)
+		l.asOf, _ = n.AnswerAge(id)
 		for _, r := range n.Answer(id).Resources() {
 			if own, _ := n.Find(r.Name); !r.DoNotCache {
 				l.resources = append(l.resources, n.Hold(own))

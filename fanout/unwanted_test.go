@@ -103,8 +103,8 @@ func TestTheShelf(t *testing.T) {
 	h.KeepLingering(false) // upstream is there
 	s.Delta([]string{"b", Wildcard}, nil, epoch)
 	s.Read(func(v View) {
-		if id, _ := v.Lookup("b"); v.Answer(id).State != cache.Unknown || v.Set().Verdict(false) != Unknown {
-			t.Errorf("b is %v, and the set %v, though upstream knows better", v.Answer(id).State, v.Set().Verdict(false))
+		if id, _ := v.Lookup("b"); v.Answer(id).State != cache.Unknown || v.Set().Resolution(false) != Pending {
+			t.Errorf("b is %v, and the set %v, though upstream knows better", v.Answer(id).State, v.Set().Resolution(false))
 		}
 	})
 }

@@ -131,3 +131,10 @@ func (v View) SystemVersion() string {
 	}
 	return v.x.named.digest()
 }
+
+// Knows reports whether the lane of names knows what bears a name, or that nothing does. A name without an answer leads to
+// none of these.
+func (v View) Knows(name string) bool {
+	id, ok := v.x.named.Find(name)
+	return ok && v.x.named.State(id) != cache.Unknown
+}

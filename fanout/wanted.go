@@ -148,7 +148,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				} else {
 					x.named.forget(name, remains)
 				}
-				if x.unstored.unasked && !lane.Wildcard && !by.Origin.SotW {
+				if x.unsolicited.unasked && !lane.Wildcard && !by.Origin.SotW {
 					i.Leave = append(i.Leave, name)
 				} else {
 					i.Drop = append(i.Drop, name)

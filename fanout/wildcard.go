@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"iter"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -10,11 +11,15 @@ import (
 type wildcardLane struct {
 	lane
 	// pinned: a client wanted it, and Changes has not given it up. asked: upstream has been asked
-	// for it. synced: upstream has sent all of it once (RECON-16, RECON-17).
-	pinned, asked, synced bool
+	// for it. synced: all of it is here, as it was once (RECON-16, RECON-17). complete: upstream has sent
+	// all of it since the process began.
+	pinned, asked, synced, complete bool
 	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
 	// announce is swept when its set is complete (RECON-12).
 	sweeping bool
+	// restored: the set is from disk, as it was at asOf, and upstream has not confirmed it (RECON-19).
+	restored bool
+	asOf     time.Time
 	board    board
 
 	// Whether the set has changed, TTLs in it were renewed, and what clients drop by themselves was repeated,
@@ -39,7 +44,7 @@ func (w *wildcardLane) audience() iter.Seq2[cache.ID, []*Subscription] {
 
 func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(named) }
 
-func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
+func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()) == 0 }
 
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.pinned {
@@ -51,16 +56,20 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	w.renewed = w.heartbeats(u) || w.renewed
 	all := w.departures(u)
-	if u.Sweep {
-		all.add(w.Unconfirmed(), cache.Sweep)
+	if u.Sweep && w.faults.unreadable != u.Stream {
+		all.add(w.Unannounced(), cache.Sweep)
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
-		w.changed, w.synced, w.sweeping = w.changed || !w.synced, true, false
+		w.changed, w.sweeping = w.changed || !w.synced, false
+		w.synced, w.complete = true, true
 	}
 	if u.Synced || u.Unchanged {
-		w.guard.takeBack(u, func(string) bool { return true })
+		for name := range w.guard.held {
+			w.guard.takeBack(name, u.Stream)
+		}
 	}
+	w.conclude()
 	w.x.readers.prune()
 	w.tell()
 	return a
@@ -84,7 +93,7 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	}
 }
 
-func (w *wildcardLane) unannounced() []string { return w.Unconfirmed() }
+func (w *wildcardLane) unannounced() []string { return w.Unannounced() }
 
 // remove takes a name out of the set.
 func (w *wildcardLane) remove(name string, cause cache.Cause) {
@@ -129,19 +138,10 @@ func (w *wildcardLane) over(stream uint64) {
 	}
 }
 
-func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
-
 func (w *wildcardLane) fails() {
 	if !w.synced {
 		w.x.marks.mark(wildcardID, content)
 	}
-}
-
-// awaitsUncertain reports whether a client wants the set while it is only restored, or has members
-// that upstream has not announced again and a fault hid the name that it came for.
-func (w *wildcardLane) awaitsUncertain() bool {
-	uncertain := w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
-	return uncertain && w.x.interest.wants(wildcardID)
 }
 
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
@@ -149,7 +149,6 @@ func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
 	w.x.unwanted.noteSet()
 	w.x.endFallbacks()
-	w.x.restored.set = false
 	was := w.lane
 	*w = wildcardLane{lane: w.x.newLane(w.at, w)}
 	w.unavailable, w.dirty = was.unavailable, was.dirty // these are for the next client that wants it

@@ -24,7 +24,7 @@ func (c *Client) report(e session.Effect, o session.Outcome, begins time.Time) {
 		c.tellLapses(o.Lapses)
 	case session.Availability:
 		c.tellAvailability(e)
-	case session.Verdict:
+	case session.Resolution:
 		c.tellVerdict(e)
 	case session.CheckDue:
 		c.check(e.Stream, e.Timeout)
@@ -54,7 +54,7 @@ func (c *Client) report(e session.Effect, o session.Outcome, begins time.Time) {
 		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
 	case session.Uncertain:
 		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones that they have until it announces usable ones: see the fault in the NACK",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Names), "first", logging.First(e.Names), "any", e.Hidden, "clients", e.Clients, "address", e.Entry)
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Names), "first", logging.First(e.Names), "any", e.Unreadable, "clients", e.Clients, "address", e.Entry)
 	case session.Excess:
 		c.log.Error("the control plane sends more resources of a type than the relay keeps: those that are there stay, and no others are taken in; raise upstream.max_set_bytes, or make the control plane send less",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "bytes", e.Bytes, "max_set_bytes", e.Most, "address", e.Entry)
@@ -100,7 +100,7 @@ func (c *Client) tellApplied(e session.Learned, o fanout.Applied) {
 }
 
 // tellVerdict logs and counts that a type was convicted or acquitted.
-func (c *Client) tellVerdict(e session.Verdict) {
+func (c *Client) tellVerdict(e session.Resolution) {
 	c.observer.UpstreamQuarantine(e.Type, e.Convicted)
 	if e.Convicted {
 		c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Type)

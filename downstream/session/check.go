@@ -45,7 +45,7 @@ func (s *Session) Check() []string {
 			i.door(v, st.base())
 			i.holdings(v, st)
 			i.whole(v, st)
-			i.debts(v, st)
+			i.toSend(v, st)
 		})
 	}
 	return i.broken
@@ -70,7 +70,9 @@ func (i *invariants) inFlight(x *exchange) {
 		i.must(u.nonce != "" && !u.at.Before(u.since), "%s was sent before it began to wait", u.nonce)
 		if k > 0 {
 			before := x.unacked[k-1]
-			i.must(before.nonce != u.nonce && before.seq <= u.seq && !u.at.Before(before.at), "%s is not in order", u.nonce)
+			i.must(before.nonce != u.nonce, "%s was sent twice", u.nonce)
+			i.must(before.seq <= u.seq, "%s is not in order", u.nonce)
+			i.must(!u.at.Before(before.at), "%s was sent before the one before it", u.nonce)
 		}
 	}
 	i.must(n == 0 || x.unacked[n-1].nonce == x.lastNonce && x.unacked[n-1].seq <= x.pushedAt, "the last response is not %s", x.lastNonce)
@@ -82,23 +84,18 @@ func (i *invariants) inFlight(x *exchange) {
 // holdings checks what the client may hold.
 func (i *invariants) holdings(v fanout.View, st state) {
 	x := st.base()
-	h := &x.holdings
 	i.cursors(v, x)
-	var stays nameSet
-	if s, ok := st.(*sotwState); ok {
-		stays = leavingNames(s.stays)
+	// Each resource that an exact client holds is wanted, or will be looked at, at the latest when all names have answers.
+	// and its set is whole.
+	looks := st.due() || x.sub.Changed()
+	unanswered := slices.ContainsFunc(v.Names(), v.Unanswered) || wildcard(v) && !whole(v)
+	for e := range x.exact.all() {
+		looked := unanswered || x.touched.open || looks
+		waits := e.claimed || looked
+		wanted := x.wants(v, e.name) || x.mayCover(v, e.name)
+		i.must(waits || wanted || x.sets, "%q is held, and nobody wants it", e.name)
 	}
-	// Each entry of exact is for a name, for what names lead to, for a member or a former one, for
-	// what stays in a set (ORDER-2), or for a debt. Those of a full-state type end with the next set, which
-	// is due, or will be when a name is answered.
-	for e := range h.exact.all(false) {
-		_, owed := x.released[e.name]
-		nextSet := x.sets && (wildcard(v) || st.due())
-		covered := e.brought || owed || x.mentions(v, e.name)
-		i.must(nextSet || covered || stays.has(e.name), "%q is written down, and nothing covers it", e.name)
-	}
-	i.led(v, x)
-	i.exact(h)
+	i.exact(x.exact)
 }
 
 // cursors checks the positions up to which the client was sent changes.
@@ -106,14 +103,15 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	h, at := &x.holdings, v.Position()
 	subscribed, _ := v.Wildcard()
 	i.must(h.sentTo <= at && (h.removedTo <= at || h.removedTo == unseen), "changes were sent up to %d and removals up to %d, and the Hub is at %d", h.sentTo, h.removedTo, at)
-	i.must(x.renewedTo <= at && x.ackedTo <= at, "renewals were sent up to %d, the client accepted up to %d, and the Hub is at %d", x.renewedTo, x.ackedTo, at)
-	nothing := len(h.ahead) == 0 && h.sentTo == 0 && h.removedTo == unseen
-	i.must(subscribed || nothing, "without the wildcard %d members were sent ahead, changes up to %d and removals up to %d", len(h.ahead), h.sentTo, h.removedTo)
-	for name, a := range h.ahead {
-		i.must(a.at > min(h.sentTo, h.removedTo) && a.at <= at, "%q was sent ahead at %d, behind %d and %d", name, a.at, h.sentTo, h.removedTo)
-	}
+	i.must(x.renewedTo <= at, "renewals were sent up to %d, and the Hub is at %d", x.renewedTo, at)
+	i.must(x.ackedTo <= at, "the client accepted up to %d, and the Hub is at %d", x.ackedTo, at)
+	nothing := h.sentTo == 0 && h.removedTo == unseen
+	i.must(subscribed || nothing, "without the wildcard changes were sent up to %d and removals up to %d", h.sentTo, h.removedTo)
+	i.must(h.exact == nil || h.removedTo == unseen, "an exact client was sent removals up to %d", h.removedTo)
+	named := len(v.Names()) > 0
+	i.must(h.exact != nil || !subscribed || !named, "a plain client has names and the wildcard")
 	// If the client is plain, the positions say everything.
-	if !subscribed || !h.plain() || len(v.Names()) > 0 {
+	if shares := h.exact == nil && h.inStep(); !subscribed || !shares || named {
 		return
 	}
 	for c := range v.Set().Since(0) {
@@ -141,71 +139,37 @@ func (i *invariants) whole(v fanout.View, st state) {
 	}
 }
 
-// led checks what names lead to.
-func (i *invariants) led(v fanout.View, x *exchange) {
-	// A resource that a name was sent with, and still leads to, has an entry in exact, unless the
-	// client was sent something else for the resource's own name, or the resource is too large.
-	for _, id := range v.Names() {
-		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
-		for n, r := range a.Resources() {
-			_, _, exact := x.exact.find(r.Name).of()
-			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
-			excused := subscribes(v, r.Name) || x.oversize(v, r) > 0
-			i.must(exact || excused || !said, "%q is what a name leads to, and is not written down", r.Name)
-		}
-	}
-}
-
-// mentions reports whether the interest may cover a resource.
-func (x *exchange) mentions(v fanout.View, name string) bool {
-	if anything := len(x.globs) > 0 || x.spares; anything || subscribes(v, name) || v.Leads(name) {
-		return true
-	}
-	for _, id := range v.Names() {
-		open := v.Told(id).FromBefore() || v.Unanswered(id) // nobody knows to what that led, or it has no answer
-		if x.sets && open || slices.Contains(v.LedTo(id), name) {
-			return true
-		}
-	}
-	_, member := v.Set().Change(name)
-	mayHaveBeen := !whole(v) || min(x.sentTo, x.removedTo) < v.Set().Forgotten()
-	return wildcard(v) && (member || mayHaveBeen)
-}
-
 // exact checks the counts of entries, and of what the client came with.
-func (i *invariants) exact(h *holdings) {
-	e := &h.exact
-	left, noted, taken := 0, 0, 0
+func (i *invariants) exact(e *exact) {
+	if e == nil {
+		return
+	}
+	claims, count, taken := 0, 0, 0
 	for _, v := range e.table {
 		if v.hash != 0 {
 			taken++
 		}
-		if v.brought {
-			left++
+		if v.held {
+			count++
 		}
-		if v.noted {
-			noted++
+		if v.claimed {
+			claims++
 		}
-		i.must(!v.spared, "%q is spared what a response was to say", v.name)
 	}
-	i.must(left == e.toJudge && noted == e.noted && taken == e.taken, "%d versions are left, %d noted, in %d places, and counted are %d, %d and %d", left, noted, taken, e.toJudge, e.noted, e.taken)
+	i.must(claims == e.claims, "%d versions are claimed, and counted are %d", claims, e.claims)
+	i.must(count == e.count, "%d resources are held, and counted are %d", count, e.count)
+	i.must(taken == e.taken, "%d places are taken, and counted are %d", taken, e.taken)
 	// A table is never full, since a search would not end.
 	i.must(4*taken <= 3*len(e.table), "%d of %d places are taken", taken, len(e.table))
 }
 
-// debts checks the reasons to send something.
-func (i *invariants) debts(v fanout.View, st state) {
+// toSend checks the reasons to send something.
+func (i *invariants) toSend(v fanout.View, st state) {
 	x := st.base()
 	subscribed, _ := v.Wildcard()
-	// The debts of a name end with its subscription: its ID may be reused soon.
+	// What is noted of a name ends with its subscription: its ID may be reused soon.
 	for id := range x.erred {
 		i.must(v.Has(id), "an error is to be over of what is not subscribed to")
-	}
-	i.must(!x.sets || len(x.released) == 0, "a set says what it lacks, and more is owed: %v", x.released)
-	// What was given up under the wildcard waits for the wildcard's state of it, so there is
-	// nothing of it without the wildcard.
-	for name, as := range x.released {
-		i.must(subscribed || !as.givenUp, "%q is left to the wildcard, which is not subscribed to", name)
 	}
 	for _, n := range []int{x.changed.len() - x.changed.limit, x.asked.len() - x.asked.limit, x.failed.len() - x.failed.limit, x.renewed.len() - x.renewed.limit} {
 		i.must(n <= 0, "a pile is %d too high", n)

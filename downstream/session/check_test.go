@@ -29,9 +29,9 @@ func TestCheckFinds(t *testing.T) {
 		{"what waits", func(s *Session, _ *deltaState) { s.clusters, s.waitingSince = nil, time.Now() }, "of which there are none"},
 		{"removals that wait", func(s *Session, _ *deltaState) { s.find(cache.Listener).base().waitSince = time.Now() }, "removals of LDS wait"},
 		{"parts", func(s *Session, d *deltaState) {
-			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &speaker{state: d}
+			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &candidate{state: d}
 		}, "is another response's"},
-		{"no parts", func(s *Session, d *deltaState) { s.chunked = &speaker{state: d} }, "0 parts are left"},
+		{"no parts", func(s *Session, d *deltaState) { s.chunked = &candidate{state: d} }, "0 parts are left"},
 		{"too many in flight", func(_ *Session, d *deltaState) { d.most = 0 }, "at most 0 are remembered"},
 		{"in flight out of order", func(_ *Session, d *deltaState) {
 			d.unacked = append(d.unacked, sent{nonce: "before", at: time.Unix(0, 0)})
@@ -41,15 +41,13 @@ func TestCheckFinds(t *testing.T) {
 		{"a rejection", func(_ *Session, d *deltaState) { d.rejected = &Rejection{From: 2, To: 1} }, "rejected from"},
 		{"a cursor", func(_ *Session, d *deltaState) { d.sentTo = later }, "sent up to 1000"},
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
-		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was sent ahead at 0"},
-		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
-		{"owed beside a set", func(_ *Session, d *deltaState) { d.sets = true; d.release("n") }, "a set says what it lacks"},
+		{"an exact client's positions", func(_ *Session, d *deltaState) { d.removedTo = 0 }, "was sent removals up to 0"},
+		{"wanted by nobody", func(_ *Session, d *deltaState) { d.exact.put("other", "", 0) }, `"other" is held, and nobody wants it`},
 		{"versions brought", func(_ *Session, d *deltaState) {
-			d.exact.bring(map[string]string{"n": "1"})
-			d.exact.toJudge = 7
+			d.exact.claim(map[string]string{"n": "1"})
+			d.exact.claims = 7
 		}, "counted are 7"},
-		{"plain", func(_ *Session, d *deltaState) { d.sentTo, d.removedTo = 0, 0 }, ""}, // it has names, and is not shared with
-		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},
+		{"plain", func(_ *Session, d *deltaState) { d.exact, d.removedTo = nil, d.sentTo }, "has names and the wildcard"},
 		{"erred", func(_ *Session, d *deltaState) { put(&d.erred, id, struct{}{}) }, "an error is to be over"},
 		{"first answer", func(_ *Session, d *deltaState) { d.opening = true }, "was not asked for"},
 		{"a pile", func(_ *Session, d *deltaState) { d.changed.items, d.changed.limit = make([]cache.ID, 9), 3 }, "6 too high"},

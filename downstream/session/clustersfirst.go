@@ -16,13 +16,13 @@ import (
 // clusterWait is a type's part in that.
 type clusterWait struct {
 	// refers says that changes of the type wait for the stream's Clusters.
-	refers    bool
-	postpones bool    // they must wait now
-	postponed bool    // some do
-	awaited   nameSet // names newly asked for and not answered yet; these answers do not wait
+	refers      bool
+	waitsForCDS bool    // they must wait now
+	heldForCDS  bool    // some do
+	awaited     nameSet // names newly asked for and not answered yet; these answers do not wait
 
-	// The rest is for Clusters. returning: the client came with versions, it is not known yet whether they
-	// still exist, and other types have not waited in vain for that. unanswered is the name without an
+	// The rest is for Clusters. returning: the client came with versions, it is not known yet what these
+	// have become, and other types have not waited in vain for that. unanswered is the name without an
 	// answer that was found last.
 	returning  bool
 	unanswered cache.ID
@@ -39,21 +39,24 @@ func refersToClusters(t cache.TypeURL) bool {
 // gains reports whether there are additions and changes to send, and not only first answers.
 func gains(st state, v fanout.View) bool {
 	x := st.base()
-	for name := range x.released { // there may be very many
-		if x.fallsToChange(v, name) {
-			return true
-		}
-	}
-	changes := func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) }
+	changes := func(id cache.ID) bool { return gainsBy(st, v, id) }
 	if x.members && whole(v) && gainsMembers(st, v) {
 		return true
 	}
-	return slices.ContainsFunc(x.changed.items, changes)
+	return x.gainsTouched(v) || slices.ContainsFunc(x.changed.items, changes)
 }
 
-// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
-func (x *exchange) leavesNews(v fanout.View, id cache.ID) bool {
-	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !x.holds(v, r) })
+// gainsTouched reports whether there are some among what is touched.
+func (x *exchange) gainsTouched(v fanout.View) bool {
+	for name := range x.touched.resend { // there may be very many
+		if v.Resource(name) != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(x.touched.names.items, func(name string) bool {
+		r := v.Resource(name)
+		return r != nil && !x.holds(v, r)
+	})
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.
@@ -67,25 +70,38 @@ func gainsMembers(st state, v fanout.View) bool {
 	return false
 }
 
+// offers reports whether there is something to send to a client that has just come back.
+func offers(st state, v fanout.View) bool {
+	x := st.base()
+	offered := func(id cache.ID) bool {
+		return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !x.holds(v, r) })
+	}
+	if members := x.members || x.wildcardAsked; members && whole(v) {
+		return true
+	}
+	return slices.ContainsFunc(x.asked.items, offered) || slices.ContainsFunc(x.changed.items, offered)
+}
+
 // gainsBy reports whether a name leads to additions or changes. The first answer to a name counts
 // only if the client came with another version of what the name leads to.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
 	return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
-		fromDisk := v.Restored(id) && st.brings(r.Name) // RECON-19
-		first := x.awaited.has(v.Name(id)) && !x.brings(r.Name)
+		fromDisk := v.Restored(id) && st.claims(r.Name) // RECON-19
+		first := x.awaited.has(v.Name(id)) && !x.claims(r.Name)
 		return !fromDisk && !first && !x.holds(v, r)
 	})
 }
 
-// postpones reports whether additions and changes of types that refer to Clusters must wait: the
+// holdsForCDS reports whether additions and changes of types that refer to Clusters must wait: the
 // client has not acknowledged or rejected Clusters that it was sent, is to be sent other Clusters
 // after that, or came with some and it is not known yet whether it is to be sent others.
-func (s *Session) postpones() (wait bool) {
+func (s *Session) holdsForCDS() (wait bool) {
 	if !s.holdsForClusters() {
 		return false
 	}
 	c := s.clusters.base()
+	c.returning = c.returning && s.clusters.returns()
 	if owes := len(c.unacked) > 0 || c.returning; !owes || c.waitedInVain {
 		return false
 	}
@@ -115,7 +131,7 @@ func (x *exchange) unjudged() bool {
 
 // succeeds reports whether Clusters come while others go. The old ones are used until the resources that
 // refer to the new ones were sent, so they go after the ACK of the new ones, as removals that are new then.
-func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
+func (s *Session) succeeds(sp *candidate) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
 
 // succession reports whether a type is Clusters, and other types may wait for the ACK of the new ones.
 func (s *Session) succession(st state) bool {
@@ -145,29 +161,18 @@ func (s *Session) referrersDue() bool {
 // noteWait notes when the first change began to wait, and when none waits any more.
 func (s *Session) noteWait(now time.Time) {
 	switch {
-	case !slices.ContainsFunc(s.states, func(st state) bool { return st.base().postponed && st.due() }):
+	case !slices.ContainsFunc(s.states, func(st state) bool { return st.base().heldForCDS && st.due() }):
 		s.waitingSince = time.Time{}
 	case s.waitingSince.IsZero():
 		s.waitingSince = now
 	}
 }
 
-// returns updates x.returning: whether it is still unknown what exists of what the client came
-// with, which is the wildcard's set and the names that it brought.
-func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
-	if !x.returning {
-		return
-	}
-	waits := func(id cache.ID) bool { return brought(v.Name(id)) && !settled(v, id) }
-	set := wildcard(v) && !(whole(v) && !v.Set().Restored())
-	x.returning = set || x.anyOf(v, waits)
-}
+// returns reports whether it is still unknown what has become of what the client came with.
+func (d *deltaState) returns() bool { return (d.reconciling() || d.opening) && !d.touched.withheld }
 
-// settled reports whether upstream has said what a name resolves to, or nobody waits for that.
-func settled(v fanout.View, id cache.ID) bool {
-	awaited := v.Unanswered(id) && v.Verdict(id, true).Awaited()
-	return !awaited && !v.Restored(id)
-}
+// returns reports whether the client was sent nothing yet, and may hold what it came with.
+func (s *sotwState) returns() bool { return s.came != "" && s.lastNonce == "" && s.refusal == nil }
 
 // anyOf reports whether such holds for some name. Mostly it is the name for which it held last.
 func (x *exchange) anyOf(v fanout.View, such func(cache.ID) bool) bool {
@@ -191,31 +196,26 @@ func (x *exchange) await(name string) {
 // answered notes that the client was sent the answer to a name, or has given it up.
 func (x *exchange) answered(name string) { drop(&x.awaited, name) }
 
-// postpone keeps back the names for which the client would be sent something new if it must wait,
+// holdForCDS keeps back the names for which the client would be sent something new if it must wait,
 // and returns the others: names that are gone, and first answers. The answer to a name that was
 // asked for is new if the name has an unsent change, or the client came with another version.
-func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
+func holdForCDS(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	x := st.base()
-	if !x.postpones {
+	if !x.waitsForCDS {
 		return ids
 	}
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		brings := func(r *cache.Resource) bool { return st.brings(r.Name) }
-		answer := asked && !untold && !slices.ContainsFunc(v.Answer(id).Resources(), brings)
-		if answer || !gainsBy(st, v, id) {
+		if answer := asked && !untold; answer || !gainsBy(st, v, id) {
 			return false
 		}
 		if asked {
 			x.failed.add(id) // H-27
-		}
-		spares := func(r *cache.Resource) bool { return x.brings(r.Name) && x.holds(v, r) }
-		if asked && !slices.ContainsFunc(v.Answer(id).Resources(), spares) { // else the rest waits as a change (DOWN-DELTA-8)
 			x.asked.add(id)
 		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
-		x.postponed = true
+		x.heldForCDS = true
 		return true
 	})
 }

@@ -63,7 +63,7 @@ func (w *converging) changes(names []string, clients ...*followed) {
 	}
 }
 
-func (w *converging) verdict(message string, f *followed) {
+func (w *converging) resolution(message string, f *followed) {
 	f.now = w.now
 	f.answers(message)
 	f.sends()
@@ -94,11 +94,11 @@ func TestConvergence(t *testing.T) {
 	w.is("nothing has changed")
 	w.change("a", fast, late, other)
 	w.after(10 * time.Millisecond)
-	w.verdict("", fast)
+	w.resolution("", fast)
 	w.is("one has it")
 	newcomer := w.client("a")
 	w.after(3 * time.Second)
-	w.verdict("", late)
+	w.resolution("", late)
 	w.is("both have it", 3010*time.Millisecond)
 
 	w.change("nobody asks for it", fast, late)
@@ -106,13 +106,13 @@ func TestConvergence(t *testing.T) {
 	w.change("a", fast, late, newcomer)
 	w.after(time.Second / 2)
 	w.change("a", fast, late, newcomer) // too soon to be measured
-	w.verdict("", fast)
-	w.verdict("", late)
-	w.verdict("", newcomer)
+	w.resolution("", fast)
+	w.resolution("", late)
+	w.resolution("", newcomer)
 	w.is("one a second is measured", time.Second/2)
 	w.after(time.Second)
 	for _, f := range []*followed{fast, late, newcomer} {
-		w.verdict("", f)
+		w.resolution("", f)
 	}
 	w.is("the other one is not")
 }
@@ -124,9 +124,9 @@ func TestConvergenceEnds(t *testing.T) {
 	rejects, leaves, accepts := w.client("a"), w.client("a"), w.client("a", "b")
 	w.change("a", rejects, leaves, accepts)
 	w.after(time.Second)
-	w.verdict("", accepts)
+	w.resolution("", accepts)
 	w.after(time.Second)
-	w.verdict("no", rejects)
+	w.resolution("no", rejects)
 	w.is("one is left")
 	w.after(time.Second)
 	w.gone(leaves)
@@ -135,7 +135,7 @@ func TestConvergenceEnds(t *testing.T) {
 	w.after(time.Second)
 	w.change("a", rejects, accepts)
 	w.after(time.Second)
-	w.verdict("", rejects)
+	w.resolution("", rejects)
 	w.gone(accepts)
 	w.is("another one has gone", time.Second)
 
@@ -143,7 +143,7 @@ func TestConvergenceEnds(t *testing.T) {
 	unsent := w.client("a")
 	w.change("a", rejects)
 	w.after(2 * time.Second)
-	w.verdict("", rejects)
+	w.resolution("", rejects)
 	w.is("it waits for what was not sent")
 	w.gone(unsent)
 	w.is("it has gone", 2*time.Second)
@@ -154,7 +154,7 @@ func TestConvergenceEnds(t *testing.T) {
 	w.change("a", rejects)
 	tired.ask(&discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{"a"}})
 	w.after(time.Second)
-	w.verdict("", rejects)
+	w.resolution("", rejects)
 	tired.now = w.now
 	tired.sends()
 	w.is("nothing is to be sent to it", time.Second)
@@ -167,16 +167,16 @@ func TestConvergenceMerges(t *testing.T) {
 	slow, other := w.client("a", "b"), w.client("a")
 	w.change("a", slow, other)
 	w.after(time.Second)
-	w.verdict("", other)
+	w.resolution("", other)
 	w.change("a", slow, other) // slow owes an ACK
 	w.after(time.Second)
-	w.verdict("", other)
+	w.resolution("", other)
 	w.change("b", slow, other)
 	w.after(time.Second)
-	w.verdict("", slow)
+	w.resolution("", slow)
 	w.is("the first", 3*time.Second)
 	w.after(time.Second)
-	w.verdict("", slow)
+	w.resolution("", slow)
 	w.is("the others together", 3*time.Second, 2*time.Second)
 }
 
@@ -189,7 +189,7 @@ func TestConvergenceWithoutEnd(t *testing.T) {
 	in, over := 0, 0
 	for range changes {
 		w.change("a", stuck, well)
-		w.verdict("", well)
+		w.resolution("", well)
 		w.after(time.Second)
 		done, skipped := w.c.Take(w.now)
 		if skipped > 0 {
@@ -218,12 +218,12 @@ func TestConvergenceWithoutEnd(t *testing.T) {
 	if most := DefaultBounds.Unacked; kept > most {
 		t.Errorf("%d of its responses are measured, want %d at most", kept, most)
 	}
-	w.verdict("", stuck)
-	w.verdict("", stuck) // also what waited for that
+	w.resolution("", stuck)
+	w.resolution("", stuck) // also what waited for that
 	w.change("a", stuck, well)
-	w.verdict("", well)
+	w.resolution("", well)
 	w.after(2 * time.Second)
-	w.verdict("", stuck)
+	w.resolution("", stuck)
 	done, _ := w.c.Take(w.now)
 	if len(done) == 0 || done[len(done)-1].After != 2*time.Second {
 		t.Errorf("when it answers again, what is measured is %v", done)
@@ -244,13 +244,13 @@ func TestConvergenceOfParts(t *testing.T) {
 	}
 	w.after(time.Second)
 	whole.last = first
-	w.verdict("", whole)
+	w.resolution("", whole)
 	w.after(time.Second)
 	w.gone(half)
 	w.is("the last part is not acknowledged")
 	w.after(time.Second)
 	whole.last = second
-	w.verdict("", whole)
+	w.resolution("", whole)
 	w.is("it is", 3*time.Second)
 
 	half = w.client("a", "b")
@@ -278,7 +278,7 @@ func TestConvergenceForgotten(t *testing.T) {
 		want = append(want, (changes-time.Duration(n))*every)
 	}
 	w.is("it has said nothing")
-	w.verdict("", f)
+	w.resolution("", f)
 	w.is("it accepts the last", want...)
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,18 +21,11 @@ type deltaState struct {
 	// resend says that resources are sent whatever versions the client came with
 	// (resend_on_reconnect_types).
 	resend bool
-	// quiet says that the client is sent the removal of a name only if it has a copy, sent or
+	// suppresses says that the client is sent the removal of a name only if it has a copy, sent or
 	// brought, and has not asked again since. A client that waits for the name would take the
 	// removal for an answer, and wait for ever (MISS-9).
-	quiet bool
+	suppresses bool
 
-	// Something is not sent because it is in doubt (ERR-10): what the client came with and asks
-	// for, or what its interest may not cover.
-	withholdsBrought, withholdsReleased bool
-	// looked says that the client's versions that are not judged yet were looked at, and that
-	// nothing has come since that could decide on them. lookedRestored says that some resources were
-	// known from disk only at that time.
-	looked, lookedRestored bool
 	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
 	// is kept in the state of Clusters until then, and in that of Endpoints until the first
 	// request (ORDER-4).
@@ -41,7 +35,7 @@ type deltaState struct {
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) Note {
 	first, note := !d.requested, Note{Type: d.url, Kind: InitialRequest}
-	d.requested, d.looked = true, false
+	d.requested = true
 	if nonce := req.GetResponseNonce(); !first {
 		note = d.takeAck(nonce, req.GetErrorDetail(), now)
 	}
@@ -49,75 +43,141 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.comesBack(req.GetInitialResourceVersions())
 	}
-	held := d.asMembers(subscribe)
-	d.forgive(unsubscribe)
-	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
+	given := d.leaves(subscribe, unsubscribe)
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
-	d.asks(&asked, first, held)
-	for _, name := range unsubscribe {
-		d.answered(name)
-	}
-	d.leaves(asked.Left...)
-	if slices.Contains(unsubscribe, fanout.Wildcard) {
-		d.unsubscribed()
-		ledTo = append(ledTo, slices.DeleteFunc(d.takeLeft(), d.brings)...) // what the client came with is judged by other rules
-		d.wildcardAsked, d.opening = false, false
-	}
-	d.erase(ledTo, distinct(asked.Gone))
-	if !first && d.judging() {
-		d.recall(subscribe, unsubscribe)
-	}
+	d.left(given, &asked)
+	d.asks(&asked, first)
 	return note
 }
 
 // comesBack takes in the versions that the client came with.
 func (d *deltaState) comesBack(versions map[string]string) {
-	d.exact.bring(versions)
-	d.reconnected, d.returning = true, d.url == cache.Cluster
-	if d.resend {
-		d.exact.voidAll(nil)
-	}
-	for name := range d.needed {
-		d.exact.void(name)
+	d.exact = new(exact)
+	d.exact.claim(versions)
+	d.reconnected, d.touched.all, d.returning = true, true, d.url == cache.Cluster
+	for name := range versions {
+		if d.resend || d.needed.has(name) {
+			d.exact.unknown(name)
+		}
 	}
 }
 
-// asMembers returns what the client holds under the wildcard, as members or because it came with
-// it, of the names that it asks for now.
-func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
-	if d.sentTo == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
-		return nil
+// givenUp is what a request gives up.
+type givenUp struct {
+	names nameSet // those that the client subscribed to, and what they lead to
+	all   bool    // the wildcard, to which it subscribed
+	// stays has what the client may still have because of another name: its copy lists that, as far as anybody
+	// knows.
+	stays nameSet
+}
+
+// leaves takes in that a request is about to take effect, and returns what it gives up. A client that will
+// have names and the wildcard is exact from now on.
+func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
+	if len(subscribe)+len(unsubscribe) == 0 {
+		return g
 	}
 	d.sub.Read(func(v fanout.View) {
-		for _, name := range subscribe {
-			if version, some := d.of(v, name); some && !subscribes(v, name) {
-				put(&held, name, version)
-			}
+		all := wildcard(v) || slices.Contains(subscribe, fanout.Wildcard)
+		isName := func(name string) bool { return name != fanout.Wildcard }
+		if named := len(v.Names()) > 0 || slices.ContainsFunc(subscribe, isName); all && named {
+			d.expand(v)
+		}
+		for _, name := range unsubscribe {
+			g.all = g.all || name == fanout.Wildcard && all
+			d.givesUp(v, name, &g)
+		}
+		if gives := len(g.names) > 0 || g.all; gives && (d.aliased || d.reconciling()) {
+			d.mayStay(v, subscribe, &g)
 		}
 	})
-	return held
+	return g
 }
 
-// nowNamed notes what the client holds of members that it asks for by name now and does not give
-// up in the same request.
-func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
-	for name, version := range held {
-		if subscribes(v, name) && !d.quiet && !d.exact.find(name).notes() {
-			d.recallName(v, name)
-			d.exact.note(name, version, true)
+// givesUp takes in that one name is about to be given up. One that the client does not subscribe to drops nothing
+// (DOWN-DELTA-17), unless the client came with what bears it.
+func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
+	id, subscribed := v.Lookup(name)
+	if !subscribed {
+		if e := d.exact.find(name); e != nil && e.brought && !v.Leads(name) {
+			put(&g.names, name, struct{}{})
+		}
+		return
+	}
+	drop(&d.erred, id) // IDs may be reused soon
+	put(&g.names, name, struct{}{})
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
+		put(&g.names, r.Name, struct{}{})
+	}
+}
+
+// mayStay notes what the client may still have because of names that it goes on asking for, or asks for now.
+func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
+	asked := make(nameSet, len(subscribe))
+	for _, name := range subscribe {
+		asked.add(name)
+	}
+	for _, id := range v.Names() {
+		asked.add(v.Name(id))
+	}
+	for name := range g.names {
+		delete(asked, name)
+	}
+	if len(asked) == 0 {
+		return
+	}
+	for e := range d.exact.all() {
+		copied := v.Here(e.name, e.version)
+		stays := d.aliased || !g.names.has(e.name) // nobody knows what it lists
+		if copied != nil {
+			stays = slices.ContainsFunc(copied.Aliases, asked.has)
+		}
+		if stays {
+			put(&g.stays, e.name, struct{}{})
 		}
 	}
 }
 
-// asks takes in what a request asks for. held is what the client has of it as members.
-func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
-	if len(held) > 0 {
-		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
+// left takes in what the client has given up. It drops that, unless another name or the wildcard covers it:
+// under the wildcard it is sent the wildcard's state of each name, whatever it holds (WILD-8).
+func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
+	if len(g.names) == 0 && !g.all {
+		return
 	}
+	for name := range g.names {
+		d.answered(name)
+	}
+	if g.all {
+		d.unsubscribed()
+		d.touched.resend = nil
+		d.wildcardAsked, d.opening = false, false
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range asked.Left {
+			put(&d.touched.resend, name, struct{}{})
+		}
+		if wildcard(v) {
+			d.touched.names.add(slices.Collect(maps.Keys(g.names))...)
+			return
+		}
+		d.forget(v, func(e *entry) bool {
+			if g.stays.has(e.name) { // it may have dropped it
+				d.exact.unknown(e.name)
+				d.touched.names.add(e.name)
+			}
+			brought := e.brought && !g.all && !g.names.has(e.name)
+			return brought || g.stays.has(e.name) || d.mayCover(v, e.name)
+		})
+	})
+}
+
+// asks takes in what a request asks for.
+func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
-		if !first || !d.brings(name) {
+		if !first || !d.claims(name) {
 			d.await(name)
 		}
 	}
@@ -125,12 +185,16 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 		d.wildcardAsked = true
 		d.opening = d.opening || first
 	}
-	if asked.Wildcard && !first && d.judging() { // WILD-5
+	if asked.Wildcard && !first && d.reconciling() { // WILD-5
 		d.sub.Read(func(v fanout.View) {
-			d.exact.voidAll(func(name string) bool { return !subscribes(v, name) })
+			for e := range d.exact.all() {
+				if !subscribes(v, e.name) {
+					d.exact.disclaim(e)
+				}
+			}
 		})
 	}
-	if follows := !first || d.quiet || d.needed != nil; follows && len(asked.Names) > 0 {
+	if follows := !first || d.suppresses || d.needed != nil; follows && len(asked.Names) > 0 {
 		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
 		d.needed = nil
 	}
@@ -143,15 +207,17 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 			continue // the same request gave it up
 		}
 		name := v.Name(id)
-		if d.quiet && !first { // what it has had so far does not count (MISS-9)
+		if !first { // its answer is sent whatever the client came with (DOWN-DELTA-7)
+			d.exact.disclaim(d.exact.find(name))
+			drop(&d.touched.resend, name)
+			a := v.Answer(id)
+			for _, r := range a.Resources() {
+				d.exact.disclaim(d.exact.find(r.Name))
+			}
+		}
+		if d.suppresses && !first { // what it has had so far does not count (MISS-9)
 			v.Tell(id, 0)
-			d.judge(name)
-		}
-		if _, released := d.released[name]; released && d.exact.find(name).has() && !d.brings(name) {
-			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
-		}
-		if d.released[name].givenUp {
-			delete(d.released, name) // the name's answer says the rest
+			d.removed(name)
 		}
 		if d.needed.has(name) || !first && v.Open(id) {
 			v.SendAgain(id)
@@ -160,36 +226,35 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 }
 
 func (d *deltaState) due() bool {
-	return d.exchange.due() || d.judging()
+	return d.exchange.due() || d.reconciling()
 }
 
 // collect lists what is to be sent.
-func (d *deltaState) collect(v fanout.View, push bool, p *part) {
+func (d *deltaState) collect(v fanout.View, push bool, p *plan) {
 	if d.allows(fanout.Wildcard) { // it depends on everything that the group has
 		p.version = v.SystemVersion()
 	}
-	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
+	brought := d.reconnected && d.reconciling()
 	switch {
-	case !d.opening || !subscribed:
-	case !synced:
-		d.starving = starving(v, d.brings)
+	case d.waitsForCDS && brought && offers(d, v): // what was brought waits for Clusters (ORDER-13)
+		d.heldForCDS, d.starving = true, nil
+		d.changed.add(d.asked.items...) // they stay changes, whatever is asked for meanwhile
 		return
-	case d.postpones && d.reconnected:
-		d.postponed, d.starving = true, nil
+	case d.opening && subscribed && !synced:
+		d.exact.share()
+		d.starving = starving(v, d.claims)
 		return
 	}
+	d.surveys(v, push)
 	d.dismisses(v, p)
-	d.collectWildcard(v, push, p)
+	d.collectMembers(v, push, p)
 	d.collectNames(v, push, p)
-	d.collectBrought(v, push, p)
-	d.collectReleased(v, push, p)
+	d.reconcileTouched(v, push || p.must, p)
 	if push {
 		d.doubtOver = false
 	}
-	aliased := func(r *cache.Resource) bool { return len(r.Aliases) > 0 }
-	both := subscribed && len(v.Names()) > 0
-	if p.mixed || both || slices.ContainsFunc(p.resources, aliased) {
+	if d.exact != nil {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	p.changed = p.resources
@@ -197,34 +262,38 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	d.saysTooLarge(v, p)
 	d.collectErrors(v, p)
 	d.expiring(v, p)
-	d.starving = starving(v, d.brings)
+	d.starving = starving(v, d.claims)
 	if len(p.removed)+len(p.gone) > 0 {
-		p.withoutContradiction()
+		d.touched.names.add(p.withoutContradiction()...)
 	}
-	d.collected(v, p)
+	d.removed(p.gone...)
+	d.settles(v, p)
 }
 
-// collected notes what the client is sent with a part, except for the removals that wait, and
-// whether something is withheld.
-func (d *deltaState) collected(v fanout.View, p *part) {
-	v.Withhold(d.withholdsBrought || d.withholdsReleased)
-	d.noteSent(v, p)
-	d.gone(p.gone)
+// settles notes how far the client is with the wildcard's set, except for removals that wait.
+func (d *deltaState) settles(v fanout.View, p *plan) {
+	v.Withhold(d.touched.withheld)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
 	}
 	if d.removedTo != unseen {
 		v.Set().Passed(d.removedTo)
 	}
+	switch {
+	case !d.pending() && !d.touched.open && len(p.removed) == 0:
+		d.compact(v)
+	default:
+		d.exact.share()
+	}
 }
 
 // collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
 // of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
-func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := postpone(d, v, d.asked.take(), true)
+func (d *deltaState) collectNames(v fanout.View, push bool, p *plan) {
+	asked := holdForCDS(d, v, d.asked.take(), true)
 	var changed []cache.ID
 	if push {
-		changed = postpone(d, v, d.changed.take(), false)
+		changed = holdForCDS(d, v, d.changed.take(), false)
 	}
 	for _, id := range asked {
 		if v.Has(id) {
@@ -238,23 +307,24 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	}
 }
 
-func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *plan) {
 	a, name := v.Answer(id), v.Name(id)
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.failed.add(id) // H-27
 	}
-	forced := asked || d.owes(v, id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
+	d.follows(v, id, &a)
+	forced := asked || d.mustResend(v, id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !d.keepsClaim(v, id, r) })
 	keeps := d.keepsDenied(v, &a, name)
-	d.release(d.leads(v, id, &a)...)
-	doubt := a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt
+	doubt := a.State != cache.Present && d.claims(name) && v.Resolution(id, true) == fanout.InDoubt
 	if doubt || a.State == cache.Unknown {
+		d.uncertain(v, id, &a, doubt)
 		return // it is marked again when it has an answer, or the doubt is over
 	}
 	p.answer = p.answer || asked
 	d.answered(name)
 	switch {
 	case a.State == cache.Present:
-		d.collectCopies(v, id, &a, asked, forced, p)
+		d.collectCopies(v, id, &a, forced, p)
 	case keeps:
 		p.gone = append(p.gone, name)
 		v.Tell(id, 0)
@@ -262,7 +332,45 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case d.collectAbsence(v, id, &a, asked, forced, p):
 		return // it waits, and is paid when the removal is sent
 	}
-	d.paid(id, &a)
+	d.clear(id, &a)
+}
+
+// uncertain takes in that a name has no answer, or one in doubt. If upstream refuses it, the client keeps what it came with.
+func (d *deltaState) uncertain(v fanout.View, id cache.ID, a *cache.Answer, doubt bool) {
+	e := d.exact.find(v.Name(id))
+	switch {
+	case !e.claims():
+	case a.Error != nil && cache.Resolves(a.Error):
+		d.exact.unclaim(e)
+		v.Tell(id, fanout.Brought)
+	default:
+		d.touched.open, d.touched.withheld = true, d.touched.withheld || doubt
+	}
+}
+
+// follows looks at where a name leads. The record of a client that an alias leads to a resource is exact. If
+// the name may have led elsewhere before, everything that the client holds is looked at: it may have
+// nothing else that leads there (NAME-5).
+func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
+	elsewhere := len(a.More) > 0 || a.Resource != nil && a.Resource.Name != v.Name(id)
+	if elsewhere {
+		d.expand(v)
+		d.touched.names.add(v.Name(id)) // what bears the name is not wanted
+	}
+	d.aliased, d.several = d.aliased || elsewhere, d.several || len(a.More) > 0
+	if led := d.aliased && v.Told(id).Copy(); led && !d.replaces(v, a) {
+		d.touched.all = true
+		d.touched.members = d.touched.members || wildcard(v) && a.State == cache.Present // else tellGone says so
+	}
+}
+
+// replaces reports whether an answer is the one resource that the client holds, in another version.
+func (d *deltaState) replaces(v fanout.View, a *cache.Answer) bool {
+	if a.Resource == nil || d.several {
+		return false
+	}
+	version, some := d.of(v, a.Resource.Name)
+	return some && version != a.Resource.Version
 }
 
 // keepsDenied reports whether the client has, or came with, a copy of what upstream denies. It would keep that, since
@@ -272,14 +380,14 @@ func (d *deltaState) keepsDenied(v fanout.View, a *cache.Answer, name string) bo
 		return false
 	}
 	_, has := d.of(v, name)
-	return has || d.brings(name)
+	return has
 }
 
 // collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
 // may have to wait.
-func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
+func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *plan) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
-	has := told.Copy() || d.exact.find(name).has() // as an alias
+	has := told.Copy() || d.exact.find(name) != nil
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {
@@ -287,17 +395,13 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case a.Negative != nil:
-	case d.quiet && !has && !d.brings(name):
-		v.Tell(id, fanout.ToldGone(p.position))
-	case !asked && v.Leads(name): // the client has the resource because of another name
-		if version, some := d.of(v, name); some {
-			d.exact.note(name, version, true)
-		}
+	case d.suppresses && !has:
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
 		p.gone = append(p.gone, name) // MISS-2
-		v.Tell(id, fanout.ToldGone(p.position))
+		d.tellGone(v, id, p)
 	case forced || told == 0 || has:
+		d.exact.unclaim(d.exact.find(name))
 		p.removed = append(p.removed, name) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
 		return true
@@ -305,46 +409,10 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	return false
 }
 
-// collectCopies lists the resources that a name leads to and that the client does not hold, or
-// that it is to be sent all the same.
-func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
-	led, restored := v.LedTo(id) != nil, v.Restored(id)
-	sent, tooLarge := !v.Told(id).Copy(), 0
-	told := v.Told(id)
-	for _, r := range a.Resources() {
-		at := d.exact.lookUp(r.Hash, r.Name)
-		switch {
-		case restored && at.brings():
-			continue // a copy from disk does not replace what the client came with (RECON-19)
-		case at.brings() && at.version == r.Version && !told.Again():
-			d.spare(at, r, p)
-			sent = true // the client has it as of this position
-		case at != nil && at.spared: // another of its names has led here already
-		case !forced && d.keeps(v, r, told.At()):
-		case d.leavesOut(v, r, p):
-			tooLarge++
-			continue
-		default:
-			p.resources, sent = append(p.resources, r), true
-			d.answers(v, r)
-		}
-		if led {
-			d.sentFor(r)
-			sent = true // exact says what was sent, and when
-		}
-	}
-	switch {
-	case tooLarge == len(a.Resources()) && !v.Told(id).Copy():
-		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
-	case tooLarge < len(a.Resources()) && sent:
-		v.Tell(id, fanout.ToldCopy(p.position))
-	}
-}
-
 // collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
 // whole response while a wildcard waits for its answer: Envoy would take them for the answer
 // (DOWN-DELTA-13).
-func (d *deltaState) collectErrors(v fanout.View, p *part) {
+func (d *deltaState) collectErrors(v fanout.View, p *plan) {
 	if d.wildcardAsked && len(p.resources)+len(p.heartbeats)+len(p.gone) == 0 {
 		for _, r := range p.leftOut {
 			d.tooLarge = append(d.tooLarge, r.Resource)
@@ -354,42 +422,44 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	}
 	p.refuse(&d.exchange)
 	for _, id := range d.tellable(v, p) {
-		if p.collectError(v, id, d.brings(v.Name(id))) {
+		if p.collectError(v, id, d.claims(v.Name(id))) {
 			put(&d.erred, id, struct{}{})
 		}
 	}
 }
 
-// later keeps the removals of a part for another response.
-func (d *deltaState) later(p *part) {
-	d.members = d.members || p.removedMembers
-	d.changed.add(p.removedIDs...)
+// tellGone notes that the client is told that a name leads to nothing. Members of the wildcard's set that it may have led
+// to are wanted as such from now on, though the position has passed them (WILD-16).
+func (d *deltaState) tellGone(v fanout.View, id cache.ID, p *plan) {
+	v.Tell(id, fanout.ToldGone(p.position))
+	d.touched.members = d.touched.members || wildcard(v)
 }
 
-// gone notes that the removals of some names are sent, whatever the reason.
-func (d *deltaState) gone(names []string) {
-	d.judge(names...)
-	for _, name := range names {
-		d.paidReleased(name)
-	}
+// later keeps the removals of a part for another response.
+func (d *deltaState) later(p *plan) {
+	d.members = d.members || p.removedMembers
+	d.changed.add(p.removedIDs...)
+	d.touched.names.add(p.removedNames...)
 }
 
 // removedNow notes that the removals of a part are sent.
-func (d *deltaState) removedNow(p *part) {
-	d.gone(p.removed)
+func (d *deltaState) removedNow(p *plan) {
+	d.removed(p.removed...)
+	for _, name := range p.removedNames {
+		drop(&d.touched.resend, name)
+	}
 	d.sub.Read(func(v fanout.View) {
-		for _, name := range p.removedNames {
-			d.sentAhead(v, name, nil)
-		}
 		for _, id := range p.removedIDs {
 			a := v.Answer(id)
-			d.paid(id, &a)
-			v.Tell(id, fanout.ToldGone(p.position))
+			d.clear(id, &a)
+			d.tellGone(v, id, p)
 		}
 		if p.removedMembers {
 			d.removedTo = p.position
 			v.Set().Passed(d.removedTo)
 		}
+		if !d.pending() && !d.touched.open {
+			d.compact(v)
+		}
 	})
-	d.passed()
 }

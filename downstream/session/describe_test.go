@@ -199,7 +199,7 @@ func TestNames(t *testing.T) {
 	is("unacknowledged", "a unacked true true true", "b synced true true true", "gone synced false false true", "m synced true true true", "n synced true true true", "never awaited false false true")
 	f.changes(true, "2", []string{"n"}, "m")
 	f.changes(false, "2", nil, "b")
-	is("some not sent", "a unacked true true true", "b unsent false true false", "gone synced false false true", "m unsent false true false", "n stays false false true", "never awaited false false true")
+	is("some not sent", "a unacked true true true", "b unsent true true false", "gone synced false false true", "m unsent true true false", "n stays true false false", "never awaited false false true")
 	f.answers("no")
 	f.sends()
 	f.answers("")

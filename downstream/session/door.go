@@ -125,12 +125,12 @@ func (s *sotwState) enters(names []string) (allowed []string, denied bool) {
 
 // dismisses lists the removals of what the client has, or came with, and may not read, unless something that it
 // may read covers it.
-func (d *deltaState) dismisses(v fanout.View, p *part) {
-	if len(d.denied) == 0 || !d.judging() || wildcard(v) {
+func (d *deltaState) dismisses(v fanout.View, p *plan) {
+	if len(d.denied) == 0 || !d.reconciling() || wildcard(v) {
 		return
 	}
 	for _, name := range d.refused.items {
-		if d.denied.has(name) && d.brings(name) && v.Resource(name) == nil {
+		if d.denied.has(name) && d.claims(name) && v.Resource(name) == nil {
 			p.gone, p.answer = append(p.gone, name), true
 		}
 	}

@@ -5,34 +5,40 @@ import (
 	"testing"
 )
 
-// While the versions that a client came with are judged, others may be written down and the
-// table be made again: what has been judged by then is not judged once more.
-func TestWhatIsJudgedMeanwhileIsNotYielded(t *testing.T) {
+// While what a client holds is looked at, other resources may be recorded, and the table be made again: none
+// is looked at twice.
+func TestWhatIsRecordedMeanwhileIsNotYieldedTwice(t *testing.T) {
 	versions := make(map[string]string)
 	for i := range 100 {
-		versions[fmt.Sprint("brought-", i)] = "v"
+		versions[fmt.Sprint("claimed-", i)] = "v"
 	}
 	var e exact
-	e.bring(versions)
+	e.claim(versions)
 	seen := make(map[string]bool)
-	for v := range e.all(true) {
-		if seen[v.name] || !v.brings() {
-			t.Fatalf("%s is yielded again, or was judged", v.name)
+	for v := range e.all() {
+		if !v.claimed {
+			continue
+		}
+		if seen[v.name] {
+			t.Fatalf("%s is yielded again", v.name)
 		}
 		seen[v.name] = true
-		e.judge(e.find(v.name))
+		e.unclaim(v)
 		for i := range 200 {
-			e.note(fmt.Sprint("noted-", len(seen), "-", i), "v", true)
+			e.put(fmt.Sprint("sent-", len(seen), "-", i), "v", 1)
 		}
 		for name := range versions {
 			if !seen[name] {
 				seen[name] = true // as when one resource answers two names
-				e.judge(e.find(name))
+				e.remove(name)
 				break
 			}
 		}
 	}
-	if len(seen) != 100 || e.toJudge != 0 {
-		t.Errorf("%d were looked at, and %d are left", len(seen), e.toJudge)
+	if len(seen) != 100 || e.claims != 0 {
+		t.Errorf("%d were looked at, and %d are left", len(seen), e.claims)
+	}
+	if want := 50 + 50*200; e.count != want {
+		t.Errorf("%d resources are held, want %d", e.count, want)
 	}
 }

@@ -34,7 +34,7 @@ type exchange struct {
 
 	// What the client may hold, and the reasons to send it something:
 	holdings
-	debts
+	toSend
 	renewing
 	source *cache.Source // the update that brought the pending changes
 
@@ -63,12 +63,12 @@ type frame struct {
 }
 
 // due reports whether there may be something to send now.
-func (x *exchange) due() bool { return x.debts.due() || x.renewing.due() }
+func (x *exchange) due() bool { return x.toSend.due() || x.renewing.due() }
 
 // tellable returns the names whose error can be sent in a response. A copy says that the error is
 // over, so the error goes after it, in another response (ERR-9), and once more after each copy
 // that is sent for another reason.
-func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
+func (x *exchange) tellable(v fanout.View, p *plan) (ids []cache.ID) {
 	if x.failed.len()+len(x.erred) == 0 {
 		return nil
 	}

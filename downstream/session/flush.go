@@ -45,10 +45,10 @@ func (s *Session) Settled() bool {
 	return !slices.ContainsFunc(s.states, func(st state) bool { return len(st.base().unacked) > 0 })
 }
 
-// speaker is a type that has something to send.
-type speaker struct {
+// candidate is a type that has something to send.
+type candidate struct {
 	state
-	part
+	plan
 	takesAway bool // the response has removals
 }
 
@@ -56,7 +56,7 @@ type speaker struct {
 // last one whose removals need not wait any longer. It starts over after every response, since a later
 // type may refer to what has come meanwhile for an earlier one. No type goes on for ever: after a
 // response it waits for the ACK.
-func (s *Session) choose(now time.Time) (*speaker, *End) {
+func (s *Session) choose(now time.Time) (*candidate, *End) {
 	s.endWait(now)
 	chosen, removals := s.ask(now)
 	waiting := chosen != nil || len(removals) > 0
@@ -64,7 +64,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 		if chosen == nil && s.mayTakeAway(sp.base(), now) {
 			chosen, sp.takesAway = sp, true
 		} else {
-			sp.later(&sp.part)
+			sp.later(&sp.plan)
 		}
 	}
 	s.noteWait(now)
@@ -83,7 +83,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 
 // ask collects from the types up to the first one that has something to send in its turn. removals
 // are the types before it whose removals go last.
-func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
+func (s *Session) ask(now time.Time) (first *candidate, removals []*candidate) {
 	for i, st := range s.states {
 		x := st.base()
 		if !st.due() {
@@ -100,7 +100,7 @@ func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 		switch {
 		case sp.takesAway, sp.early():
 			if sp.late() && !sp.takesAway {
-				sp.later(&sp.part)
+				sp.later(&sp.plan)
 			}
 			return sp, removals
 		case sp.late():
@@ -112,10 +112,10 @@ func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 
 // takesAwayInTurn reports whether removals go together with what else a type has to send, in the turn of
 // the type. next are the types that are not asked yet.
-func (s *Session) takesAwayInTurn(sp *speaker, next []state, now time.Time) bool {
+func (s *Session) takesAwayInTurn(sp *candidate, next []state, now time.Time) bool {
 	x := sp.base()
 	if x.url.ReplacesAtOnce() {
-		return !x.postponed
+		return !x.heldForCDS
 	}
 	if !sp.early() || s.succeeds(sp) { // what succeeds others goes after the ACK of what goes now
 		return false
@@ -139,47 +139,46 @@ func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 // putsOff reports whether a type that was asked has changes that must wait.
 func (s *Session) putsOff(x *exchange, now time.Time) bool {
 	lacksAck := x.pending() && x.blocked(now, s.config.AckTimeout)
-	return x.postponed || x.judging() || lacksAck
+	return x.heldForCDS || x.reconciling() || lacksAck
 }
 
 // collect asks a type what it has to send. push says that changes may be sent, too, and not only
 // answers.
-func (s *Session) collect(st state, now time.Time) *speaker {
+func (s *Session) collect(st state, now time.Time) *candidate {
 	x := st.base()
-	sp := &speaker{state: st}
+	sp := &candidate{state: st}
 	// Clusters that something may refer to, and no longer waits for, are sent although others are
 	// not acknowledged.
 	inVain := x.waitedInVain && s.referrersDue()
 	push := inVain || !x.blocked(now, s.config.AckTimeout)
-	x.postpones, x.postponed = x.refers && s.postpones(), false
+	x.waitsForCDS, x.heldForCDS = x.refers && s.holdsForCDS(), false
 	if w, ok := st.(*sotwState); ok {
 		w.turn = s.turns(st, now)
 	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		s.take(x, v.Marks())
-		x.postpones = x.postpones || x.refers && s.overtakes()
+		x.waitsForCDS = x.waitsForCDS || x.refers && s.overtakes()
 		s.measure(sp, v)
-		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
-		st.collect(v, push, &sp.part)
-		x.passed()
+		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.waitsForCDS
+		st.collect(v, push, &sp.plan)
 		s.learn(v, sp)
-		if x.postpones && !push {
-			x.postponed = x.postponed || gains(st, v)
+		if x.waitsForCDS && !push {
+			x.heldForCDS = x.heldForCDS || gains(st, v)
 		}
 	})
 	if sp.pushed && !sp.late() {
 		x.waitSince = time.Time{} // the removals that waited have become obsolete
 	}
 	nothing := !sp.early() && !sp.late()
-	if waits := st.due() || x.postponed; x.source != nil && nothing && !waits {
+	if waits := st.due() || x.heldForCDS; x.source != nil && nothing && !waits {
 		s.untell(x, now) // the change does not concern this client
 	}
 	return sp
 }
 
-// say makes the response of a speaker.
-func (s *Session) say(sp *speaker, now time.Time) *Response {
+// say makes the response of a candidate.
+func (s *Session) say(sp *candidate, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
@@ -191,11 +190,11 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	for _, e := range sp.errors {
 		r.Errors = append(r.Errors, resourceError(e.name, e.status))
 	}
-	r.nameTooLarge(&sp.part, s.config.MaxResponse)
+	r.nameTooLarge(&sp.plan, s.config.MaxResponse)
 	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
 		x.waitSince = time.Time{}
-		sp.removedNow(&sp.part)
+		sp.removedNow(&sp.plan)
 	}
 	if x.url == cache.Cluster {
 		if s.kind.Type == "" {
@@ -214,7 +213,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
-// take adds the marks of a type's mailbox to its debts.
+// take adds the marks of a type's mailbox to what is to be sent.
 func (s *Session) take(x *exchange, m fanout.Marks) {
 	x.changed.give(m.Content)
 	x.failed.give(m.Errors)

@@ -11,7 +11,7 @@ import (
 // clients delete what it lacks (DOWN-SOTW-6).
 
 // collectFull decides whether the whole view is to be sent, and lists it.
-func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectFull(v fanout.View, push bool, p *plan) {
 	if p.answer = s.asksSet(v); !push && !p.answer {
 		return
 	}
@@ -20,8 +20,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	same := certain && version == s.version
 	send, shrunk := news.due(same, s.ttl && v.AnyTTL())
 	changes := certain && send && !same
-	s.postponed = changes && s.postponesSet(v, news)
-	if !certain || s.waitsForReturn(v) || s.postponed {
+	s.heldForCDS = changes && s.holdsSetForCDS(v, news)
+	if !certain || s.waitsForReturn(v) || s.heldForCDS {
 		s.setDue, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
 		p.errors, p.unavailable, p.answer = nil, nil, false
@@ -44,11 +44,11 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.delivered(v, p)
 }
 
-// postponesSet reports whether a set that has changed waits for Clusters (ORDER-3). It does not if it renews
+// holdsSetForCDS reports whether a set that has changed waits for Clusters (ORDER-3). It does not if it renews
 // what the client holds, or answers something new.
-func (s *sotwState) postponesSet(v fanout.View, news setNews) bool {
+func (s *sotwState) holdsSetForCDS(v fanout.View, news setNews) bool {
 	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
-	return s.postpones && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
+	return s.waitsForCDS && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
 }
 
 // asksSet reports whether the client has asked for something that can be answered.
@@ -76,7 +76,7 @@ func (n *setNews) due(same, ttls bool) (send, shrunk bool) {
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
-func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
+func (s *sotwState) setNews(v fanout.View, push bool, p *plan) setNews {
 	n := setNews{comes: s.setDue || s.wildcardAsked, goes: s.shrink} // rows a, c, t
 	s.memberNews(v, &n)
 	s.members, s.setDue, s.shrink = false, false, false
@@ -115,15 +115,15 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 
 // nameNews adds what has changed of one name. The answer to a name, and the end of an error, are
 // sent whether or not they change the set (DOWN-SOTW-5, ERR-8).
-func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
+func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *plan) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
-		if asks || !v.Told(id).Copy() || s.owes(v, id, &a, func(*cache.Resource) bool { return false }) {
+		if asks || !s.copied(v, id) || s.mustResend(v, id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
 		}
 		n.comes = true
 	case cache.Absent:
-		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
+		n.goes = n.goes || s.copied(v, id) // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))
 		s.collectError(v, id, p)
 	case cache.Unknown:
@@ -138,7 +138,7 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		return nil
 	}
 	after := s.sentTo
-	if s.wildcardAsked || !s.plain() {
+	if s.wildcardAsked || s.exact != nil || !s.inStep() {
 		after = 0 // it may have had no copy of a member because of a name
 	}
 	for c := range v.Set().Since(after) {
@@ -171,17 +171,11 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 
 // delivered notes what the client holds with a set. If the set only removes, and waits for other
 // types, it notes the names that go, for removedNow.
-func (s *sotwState) delivered(v fanout.View, p *part) {
+func (s *sotwState) delivered(v fanout.View, p *plan) {
 	stays := leavingNames(s.stays)
 	if !p.shrunk {
 		s.renewedTo, s.renewedOf = p.position, nil
-		s.exact.keep(stays)
-		if wildcard(v) {
-			s.sentTo = p.position
-		}
-		if wildcard(v) && len(s.stays) == 0 {
-			s.removedTo = p.position
-		}
+		s.holdsSet(v, p)
 	}
 	for _, id := range v.Names() {
 		switch a := v.Answer(id); {
@@ -193,8 +187,26 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	}
 }
 
+// holdsSet records that the client holds a whole set, and nothing else. While some Clusters stay in it that have
+// left (ORDER-2), the positions do not pass their removal.
+func (s *sotwState) holdsSet(v fanout.View, p *plan) {
+	s.exact = nil
+	if !wildcard(v) {
+		return
+	}
+	if s.sentTo = p.position; len(s.stays) == 0 {
+		s.removedTo = p.position
+	}
+	if len(v.Names()) > 0 {
+		s.exact, s.removedTo = new(exact), unseen
+		for _, r := range p.resources {
+			s.exact.put(r.Name, r.Version, p.position)
+		}
+	}
+}
+
 // deliveredGone notes that a set does not have what a name led to.
-func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
+func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p *plan) {
 	if v.Told(id).Copy() && a.State == cache.Absent {
 		s.collectError(v, id, p) // the resource stayed for another name
 	}
@@ -206,13 +218,13 @@ func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p
 }
 
 // deliveredName notes what the client holds with a set because of one name.
-func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
+func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *plan) {
 	if !p.shrunk {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Error != nil { // the set alone would say that the error is over
 		s.collectError(v, id, p)
 	}
-	s.paid(id, a)
+	s.clear(id, a)
 	s.answered(v.Name(id))
 }

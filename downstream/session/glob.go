@@ -54,28 +54,17 @@ func (d *deltaState) takeGlobs(asked, given []string) {
 // leaveGlobs takes in that globs are given up. What the client had because of them it drops, or the
 // wildcard covers it (WILD-8).
 func (d *deltaState) leaveGlobs(v fanout.View, gone nameSet) {
-	for e := range d.exact.all(false) {
+	for e := range d.exact.all() {
 		covered := subscribes(v, e.name) || v.Leads(e.name) || d.mayCover(v, e.name)
-		_, released := d.released[e.name]
 		switch {
-		case covered, released:
+		case covered:
 		case !wildcard(v):
-			d.exact.judge(e)
-			d.exact.forget(e.name)
-		case !e.brought && gone.has(cache.GlobOf(e.name)):
-			d.leaves(e.name)
+			d.exact.remove(e.name)
+			drop(&d.touched.resend, e.name)
+		case gone.has(cache.GlobOf(e.name)):
+			put(&d.touched.resend, e.name, struct{}{})
 		}
 	}
-}
-
-// mayCover reports whether a Delta client may hold a resource because of a glob. Control planes differ in
-// what a glob covers, so without the wildcard it may be any resource. What the wildcard's set lacks is
-// gone, unless the glob covers it in the narrowest sense. A wildcard that is refused (NODE-14) is like such a glob.
-func (d *deltaState) mayCover(v fanout.View, name string) bool {
-	if d.spares {
-		return true
-	}
-	return len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
 }
 
 // refuse takes in the names of a SotW request that are not served, and reports whether some are new. Each

@@ -46,10 +46,12 @@ func (s *Session) checkVersions(versions map[string]string) *End {
 // maxVersions bounds how many resource versions a stream may come with, over all types, unless it may have more names.
 const maxVersions = 1_000_000
 
-// checkVersionCount bounds the versions that the client came with and that are not judged yet, beside more.
+// checkVersionCount bounds the versions that the client came with and that are not reconciled yet, beside more.
 func (s *Session) checkVersionCount(more int) *End {
 	for _, st := range s.states {
-		more += st.base().exact.toJudge
+		if e := st.base().exact; e != nil {
+			more += e.claims
+		}
 	}
 	if limit := max(maxVersions, s.maxNames()); more > limit {
 		return &End{OverLimit, fmt.Sprintf("%d resource versions on one stream exceed the limit of %d", more, limit)}

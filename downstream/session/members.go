@@ -3,15 +3,14 @@ package session
 import (
 	"slices"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Delta responses about the wildcard's set: all of it once, then its changes.
 
-// collectWildcard lists the whole set once it is complete (DOWN-DELTA-13, row j), and then its
+// collectMembers lists the whole set once it is complete (DOWN-DELTA-13, row j), and then its
 // changes.
-func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
+func (d *deltaState) collectMembers(v fanout.View, push bool, p *plan) {
 	if !wildcard(v) {
 		d.wildcardAsked, d.opening = false, false
 	}
@@ -19,78 +18,64 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.members = false // it is marked again when it is synced
 		return
 	}
-	changes := d.postpones && d.sentTo > 0 && gainsMembers(d, v)
-	switch {
-	case d.wildcardAsked && !changes: // as when a name is asked for again
-		d.listMembers(v, true, p)
+	changes := d.waitsForCDS && (gainsMembers(d, v) || d.gainsTouched(v))
+	later := changes && d.sentTo > 0
+	asked, marked := d.wildcardAsked && !later, d.wildcardAsked || d.members
+	if pushed := push && marked; !asked && !pushed {
+		return
+	}
+	if again := asked && d.removedTo != unseen; again || d.oversizes(v) {
+		d.expand(v)
+	}
+	if asked {
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
-	case push && (d.members || d.wildcardAsked):
-		d.postponed = d.postpones && gainsMembers(d, v)
-		d.listMembers(v, false, p)
-	default:
+	}
+	if d.exact != nil {
+		if asked && d.exact.count == 0 {
+			d.exact.room(v.Set().Len() + len(v.Names()))
+		}
+		d.reconcileMembers(v, look{push, asked}, p)
 		return
 	}
-	if p.removedMembers = len(p.removed) > 0; d.postponed {
+	d.heldForCDS = d.heldForCDS || changes && !asked
+	d.listMembers(v, p)
+	if p.removedMembers = len(p.removed) > 0; d.heldForCDS {
 		return
 	}
-	d.members = false
-	d.skipped(v, min(d.sentTo, d.removedTo), d.changed.items)
-	d.sentTo = p.position
+	d.members, d.sentTo = false, p.position
 	if !p.removedMembers {
 		d.removedTo = p.position
 	}
 }
 
-// listMembers lists the whole set, if it was asked for, or its changes, unless they must wait
-// (ORDER-3); and the removals of members that were sent before, with those that had to wait.
-func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
-	after, from := d.sentTo, min(d.sentTo, d.removedTo)
-	if all {
-		after, from = 0, 0
+// oversizes reports whether a change of the set may be too large for the client, so that it may have to be left out.
+func (d *deltaState) oversizes(v fanout.View) bool {
+	if d.exact != nil {
+		return false
 	}
-	nothingToRemove := !all || d.removedTo == unseen
-	if nothingToRemove && d.plain() && d.share(v, after, p) {
-		if !all {
-			p.removed = p.news.Removed
+	news, ok := v.Set().News(d.sentTo)
+	return ok && news.Largest > d.space-maxTTL
+}
+
+// listMembers lists for a plain client the changes of the set, unless they must wait (ORDER-3), and its removals,
+// with those that had to wait.
+func (d *deltaState) listMembers(v fanout.View, p *plan) {
+	first := d.removedTo == unseen
+	if news, ok := v.Set().News(d.sentTo); ok && d.inStep() && !d.heldForCDS {
+		if p.news, p.resources = news, news.Resources; !first {
+			p.removed = news.Removed
 		}
 		return
 	}
-	for c := range v.Set().Since(from) {
-		told := d.ahead[c.Name]
-		switch held := told.version != "" || c.Seq > told.at; {
-		case c.Resource == nil:
-			if held && c.Seq > d.removedTo {
-				p.removed = append(p.removed, c.Name)
-			}
-		case d.postponed, c.Seq <= after:
-		case all && d.keepsBrought(v, c.Name):
-		case (!all || d.brings(c.Name)) && d.keeps(v, c.Resource, told.at):
-			d.spare(d.exact.find(c.Name), c.Resource, p)
-		case d.leavesOut(v, c.Resource, p):
-		default:
+	for c := range v.Set().Since(min(d.sentTo, d.removedTo)) {
+		switch {
+		case c.Resource == nil && !first && c.Seq > d.removedTo:
+			p.removed = append(p.removed, c.Name)
+		case c.Resource != nil && !d.heldForCDS && c.Seq > d.sentTo:
 			p.resources = append(p.resources, c.Resource)
 		}
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
 	slices.Reverse(p.removed)
-}
-
-// keepsBrought reports whether a member is known from disk only, and the client came with a version of it (RECON-19).
-func (d *deltaState) keepsBrought(v fanout.View, name string) bool {
-	return v.Set().Restored() && d.brings(name)
-}
-
-// share lists what every client without names, versions or exceptions of its own is sent after a
-// position. It returns false if this client may have to be sent less.
-func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
-	if d.postponed {
-		return false
-	}
-	news, ok := v.Set().News(after)
-	if !ok || news.Largest > d.space-maxTTL {
-		return false
-	}
-	p.news, p.resources = news, news.Resources
-	return true
 }

@@ -105,8 +105,9 @@ func hasWhole(st state, v fanout.View) bool {
 		return false
 	}
 	owes := len(x.unacked) > 0 || x.rejected != nil // the latter stays once there was one
-	members := wildcard(v) && x.plain() && x.refusal == nil
-	if more := len(v.Names())+len(x.released) > 0; owes || more || !members {
+	plain := x.exact == nil && x.inStep()
+	members := wildcard(v) && plain && x.refusal == nil
+	if owes || len(v.Names()) > 0 || !members {
 		return false
 	}
 	for range v.Set().Since(x.sentTo) {

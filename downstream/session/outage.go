@@ -43,7 +43,7 @@ func (s *Session) endsStream() bool {
 
 // learn adds errors for what a type's client cannot have just now, unless the end of the stream
 // says so.
-func (s *Session) learn(v fanout.View, sp *speaker) {
+func (s *Session) learn(v fanout.View, sp *candidate) {
 	x := sp.base()
 	if !s.endsStream() || !s.endsFor(x) || len(sp.resources) > 0 {
 		sp.errors = append(sp.errors, sp.unavailable...)
@@ -95,7 +95,7 @@ func (s *Session) hangUp(now time.Time) *End {
 	}
 	for _, st := range s.states { // the client may have given up what it waited for
 		x := st.base()
-		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.brings) })
+		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.claims) })
 	}
 	if why := s.starved(); why != nil {
 		return &End{Unreachable, why.GetMessage()}

@@ -51,7 +51,7 @@ func (t *turn) staying(stayed, left []fanout.Leaving, acked, comes bool) []fanou
 // depart decides what stays of the last set, and whether the new set only removes (shrunk). The
 // error of a name whose resource stays, or waits to be removed, goes with the first set that does
 // not list it (MISS-6).
-func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
+func (s *sotwState) depart(v fanout.View, p *plan, shrunk, acked bool) {
 	var stayed, left []fanout.Leaving
 	if s.turn.most > 0 {
 		v.Departed().Remember(s.turn.most)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"iter"
 	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -42,14 +41,11 @@ func (h *holdings) mention(v fanout.View, names []string) []string {
 	for _, id := range v.Names() {
 		names = append(names, v.Name(id))
 	}
-	for e := range h.exact.all(false) {
+	for e := range h.exact.all() {
 		names = append(names, e.name)
 	}
-	if !wildcard(v) {
-		return names
-	}
-	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
-		for c := range changes {
+	if wildcard(v) {
+		for c := range v.Set().Since(0) {
 			names = append(names, c.Name)
 		}
 	}
@@ -74,17 +70,14 @@ func (h *holdings) holding(v fanout.View, name string) (_ Holding, clear bool) {
 
 // holding of a Delta client is what the record says, with exceptions. If the type is quiet,
 // nothing is kept of a copy that the client asks for again (MISS-9). A resource that it came
-// with, or that a name led it to, and whose name it gave up, it may have dropped, or may have
-// because of another name.
+// with, and that nothing covers, it may have dropped.
 func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	h, clear := d.holdings.holding(v, name)
-	_, released := d.released[name]
 	asked := subscribes(v, name)
-	givenUp := !asked && !wildcard(v)
 	switch {
-	case released, givenUp && d.brings(name):
+	case !asked && !wildcard(v) && d.claims(name):
 		return h, false
-	case d.quiet && asked && h == (Holding{}):
+	case d.suppresses && asked && h == (Holding{}):
 		return h, false
 	}
 	return h, clear
@@ -122,7 +115,7 @@ func (s *sotwState) mayKeep(v fanout.View) bool {
 
 // unclear reports whether the record knows only that the client has some version.
 func (h *holdings) unclear(v fanout.View, name string) bool {
-	if _, _, exact := h.exact.find(name).of(); exact {
+	if h.exact != nil {
 		return true
 	}
 	if id, ok := v.Lookup(name); ok {

@@ -118,7 +118,7 @@ func (x *exchange) succeed(was *exchange) {
 // what it subscribes to (NODE-15).
 func (d *deltaState) move(to exchange, now time.Time) {
 	was := *d
-	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
+	*d = deltaState{exchange: to, suppresses: was.suppresses, resend: was.resend, needed: was.needed}
 	req, denied := d.enters(was.again(), false)
 	d.sub.Replace(fanout.Names{Some: true}, now) // an empty list would mean the wildcard for some types
 	d.request(req, now)
@@ -136,10 +136,8 @@ func (d *deltaState) move(to exchange, now time.Time) {
 // again returns the request that a client would send if it came back.
 func (d *deltaState) again() *discovery.DeltaDiscoveryRequest {
 	versions := make(map[string]string)
-	for e := range d.exact.all(false) {
-		if e.brought || e.some {
-			versions[e.name] = e.version
-		}
+	for e := range d.exact.all() {
+		versions[e.name] = e.version
 	}
 	names := slices.Collect(maps.Keys(d.denied))
 	d.sub.Read(func(v fanout.View) {

@@ -60,12 +60,7 @@ func (x *exchange) takes() int {
 		n += len(x.denied)
 	}
 	x.sub.Read(func(v fanout.View) { n += len(v.Names()) })
-	for _, as := range x.released {
-		if as.givenUp {
-			n++
-		}
-	}
-	return n
+	return n + len(x.touched.resend)
 }
 
 // admitNames returns the part of a Delta request for which there is room, and the names for which there is none: they are
@@ -200,7 +195,7 @@ func (e *excess) add(why *overLimit, names []string, s *spellings) {
 }
 
 // tell lists the errors of these names.
-func (e *excess) tell(p *part) {
+func (e *excess) tell(p *plan) {
 	for _, name := range e.names.take() {
 		p.errors = append(p.errors, resourceErr{name, e.why.status})
 	}

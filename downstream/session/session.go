@@ -167,17 +167,18 @@ type nameBudget struct {
 // chunking is the rest of a response that goes out in parts (DOWN-DELTA-18).
 type chunking struct {
 	chunks  []*Response // the parts that are still to be sent
-	chunked *speaker    // whose response that is; nil if there are none
+	chunked *candidate  // whose response that is; nil if there are none
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
 type state interface {
 	base() *exchange
 	due() bool
-	collect(v fanout.View, push bool, p *part)
-	later(p *part)
-	removedNow(p *part)
-	brings(name string) bool
+	collect(v fanout.View, push bool, p *plan)
+	later(p *plan)
+	removedNow(p *plan)
+	claims(name string) bool
+	returns() bool
 	holding(v fanout.View, name string) (h Holding, clear bool)
 }
 
@@ -386,7 +387,7 @@ func (s *Session) stateOf(t cache.TypeURL, now time.Time) (state, *End) {
 	if s.kind.Delta {
 		d := &deltaState{
 			exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
-			quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
+			suppresses: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
 		}
 		if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
 			d.needed, clusters.needed = clusters.needed, nil

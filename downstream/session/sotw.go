@@ -87,100 +87,54 @@ func (s *sotwState) comesBack(all bool) {
 
 // replace replaces the names that are asked for. came says that the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
-	var held map[string]changing
 	s.sub.Read(func(v fanout.View) {
-		if held = s.changesHands(v, names); !names.Wildcard {
-			s.leaveMembers(v)
+		if s.willMix(v, names) {
+			s.expand(v, names.Added...)
+		}
+		for _, name := range names.Gone {
+			if id, ok := v.Lookup(name); ok {
+				drop(&s.erred, id) // IDs may be reused soon
+			}
 		}
 	})
-	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
-		s.handOver(v, held)
+		if s.cameWildcard && s.lastNonce == "" { // it may have come with what it names now
+			for _, name := range names.Added {
+				id, _ := v.Lookup(name)
+				v.Tell(id, fanout.Brought)
+			}
+		}
 		if !wildcard(v) {
-			s.unsubscribed()
 			s.cameWildcard = false
-			s.drops(v)
+			s.unsubscribed()
+			s.forget(v, func(*entry) bool { return false })
+			s.touched.resend = nil
+		} else if len(names.Gone) > 0 {
+			s.fallsBack(v, names.Gone)
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
 	return asked
 }
 
-// handOver records what changesHands returned where it belongs after the request. Of what was given
-// up under the wildcard the client is sent the wildcard's state; a full-state set says it by itself.
-func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
-	for name, h := range held {
-		id, asked := v.Lookup(name)
-		_, known := v.Set().Change(name)
-		switch {
-		case asked && h.told != 0 && !v.Told(id).Copy():
-			v.Tell(id, h.told)
-			if version, _ := s.named(v, id); version != "" && version != h.version {
-				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
-			}
-		case asked:
-		case h.told != 0, wildcard(v) && known:
-			s.exact.note(name, h.version, h.told != 0)
-			s.fallsBack(v, name, h)
-		case wildcard(v):
-			s.exact.forget(name) // the set says all there is
-		}
-	}
+// willMix reports whether the client has names and the wildcard together before or after a request.
+func (s *sotwState) willMix(v fanout.View, names named) bool {
+	all := wildcard(v) || names.Wildcard
+	return all && len(v.Names())+len(names.Added) > 0
 }
 
-// fallsBack has the client sent the wildcard's state of what it has given up by name.
-func (s *sotwState) fallsBack(v fanout.View, name string, h changing) {
-	switch {
-	case !wildcard(v):
-	case !s.sets:
-		s.release(name)
-	default:
-		differs := h.told != 0
-		if m := v.Set().Member(name); m != nil {
-			differs = m.Version != h.version
-		}
-		s.wildcardAsked = s.wildcardAsked || differs
+// fallsBack has the client sent the wildcard's state of names that it gives up. A full-state set says it by itself.
+func (s *sotwState) fallsBack(v fanout.View, gone []string) {
+	if s.sets {
+		s.setDue = true
+		return
 	}
-}
-
-// changing is what a client holds of a resource: fanout.Told as it is kept for a name, 0 for
-// nothing, and the version if it is known.
-type changing struct {
-	told    fanout.Told
-	version string
-}
-
-// changesHands returns what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it no longer asks for, and the latter names of which it holds nothing.
-func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
-	held := make(map[string]changing)
-	for _, name := range names.Gone {
-		held[name] = changing{}
-		if version, some := s.of(v, name); some {
-			held[name] = changing{fanout.Brought, version}
+	for _, name := range gone {
+		if s.exact.find(name) != nil || v.Set().Member(name) != nil {
+			put(&s.touched.resend, name, struct{}{})
 		}
 	}
-	for _, name := range names.Added {
-		if h := s.hasUnnamed(v, name); h.told != 0 {
-			held[name] = h
-		}
-	}
-	return held
-}
-
-// hasUnnamed returns what the client holds of a resource whose name it has not asked for.
-func (s *sotwState) hasUnnamed(v fanout.View, name string) changing {
-	if s.cameWildcard && s.sentTo == 0 {
-		return changing{told: fanout.Brought}
-	}
-	if at := s.exact.find(name); at.has() { // it was given up by name under the wildcard
-		return changing{fanout.Brought, at.version}
-	}
-	if version, some := s.member(v, name); some {
-		return changing{fanout.ToldCopy(s.sentTo), version}
-	}
-	return changing{}
 }
 
 // awaitNew notes what a request asks for that earlier ones did not, unless the client came with it.
@@ -199,44 +153,45 @@ func (s *sotwState) awaitNew(names named, all, came bool) {
 	}
 }
 
-// brings reports whether the client came with something; nobody knows with what.
-func (s *sotwState) brings(string) bool { return s.came != "" }
+// claims reports whether the client came with something; nobody knows with what.
+func (s *sotwState) claims(string) bool { return s.came != "" }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.setDue || s.shrink }
 
 // collect lists what is to be sent.
-func (s *sotwState) collect(v fanout.View, push bool, p *part) {
-	s.returns(v, func(name string) bool {
-		id, ok := v.Lookup(name)
-		return ok && v.Told(id).FromBefore()
-	})
+func (s *sotwState) collect(v fanout.View, push bool, p *plan) {
 	if s.sets {
 		s.collectFull(v, push, p)
 	} else {
 		s.collectNew(v, push, p)
 	}
 	s.expiring(v, p)
-	s.starving = starving(v, s.brings)
+	s.starving = starving(v, s.claims)
 }
 
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
 // (DOWN-SOTW-10, MISS-6).
-func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectNew(v fanout.View, push bool, p *plan) {
 	if s.waitsForReturn(v) {
 		return
 	}
+	if s.waitsForCDS && s.returns() && offers(s, v) { // what was brought waits for Clusters (ORDER-13)
+		s.heldForCDS = true
+		return
+	}
+	s.surveys(v, push)
 	s.collectMembers(v, push, p)
-	asked := postpone(s, v, s.asked.take(), true)
+	asked := holdForCDS(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
 	p.answer = p.answer || slices.ContainsFunc(asked, func(id cache.ID) bool { return v.Has(id) && !s.doubts(v, id) && v.Answer(id).State != cache.Unknown })
 	s.collectNames(v, asked, true, p)
 	if push {
-		changed := postpone(s, v, s.changed.take(), false)
+		changed := holdForCDS(s, v, s.changed.take(), false)
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has answered what was put off
 	}
-	s.collectReleased(v, push, p)
+	s.reconcileTouched(v, push, p)
 	s.renewsAhead(v, p, nil)
 	if push {
 		s.doubtOver = false
@@ -248,13 +203,15 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.resources = unique(p.resources)
-	s.noteSent(v, p)
+	for _, r := range p.resources {
+		s.sent(r, p.position)
+	}
 	s.behind = s.behind || len(p.leftOut) > 0
 	p.version = s.sentVersion(v)
 }
 
 // collectMembers lists what is new in the wildcard's set, or the whole set if it was asked for.
-func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
+func (s *sotwState) collectMembers(v fanout.View, push bool, p *plan) {
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
@@ -264,44 +221,38 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	case s.wildcardAsked:
 		s.collectAll(v, p)
 	case push && s.members:
-		if s.postponed = s.postpones && gainsMembers(s, v); !s.postponed {
+		if s.heldForCDS = s.waitsForCDS && gainsMembers(s, v); !s.heldForCDS {
 			s.collectChanges(v, s.sentTo, p)
 		}
 	}
 }
 
 // collectAll lists the whole set, unless the client keeps what it came with for now.
-func (s *sotwState) collectAll(v fanout.View, p *part) {
-	switch {
-	case s.cameWildcard && v.Set().Restored() && s.came != versionOf(v): // RECON-19
-	case s.postpones && !s.awaited.has(fanout.Wildcard):
-		s.postponed = true // the client came with something
-	default:
-		p.must, p.answer = true, true
-		s.collectChanges(v, 0, p)
+func (s *sotwState) collectAll(v fanout.View, p *plan) {
+	if s.cameWildcard && v.Set().Restored() && s.came != versionOf(v) { // RECON-19
+		return
 	}
+	p.must, p.answer = true, true
+	s.collectChanges(v, 0, p)
 }
 
 // collectChanges lists what has changed in the set after a position, and passes it.
-func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *part) {
-	s.listMembers(v, after, p)
-	s.wildcardAsked, s.members, s.sentTo, s.removedTo = false, false, p.position, p.position
-	s.answered(fanout.Wildcard)
-}
-
-// listMembers lists the changes of the wildcard's set after a position. It forgets the notes of
-// members that have gone, since no response says so (DOWN-SOTW-10).
-func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
-	lost := after < v.Set().Forgotten()
-	for c := range v.Set().Since(after) {
-		if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
-			p.resources = append(p.resources, c.Resource)
+func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *plan) {
+	if s.exact != nil {
+		s.reconcileMembers(v, look{true, s.wildcardAsked}, p)
+	} else {
+		for c := range v.Set().Since(after) {
+			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
+				p.resources = append(p.resources, c.Resource)
+			}
 		}
+		slices.Reverse(p.resources)
 	}
-	slices.Reverse(p.resources)
-	if lost {
-		s.drops(v)
+	s.wildcardAsked, s.members, s.sentTo = false, false, p.position
+	if s.exact == nil {
+		s.removedTo = p.position
 	}
+	s.answered(fanout.Wildcard)
 }
 
 // keep puts off the names of which the client came with a version and upstream has not confirmed
@@ -325,7 +276,7 @@ func (s *sotwState) cameWithOther(v fanout.View) bool {
 }
 
 // collectNames lists what names lead to now, so that no earlier mark of theirs is looked at again.
-func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
+func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *plan) {
 	s.changed.drop(ids)
 	for _, id := range ids {
 		if v.Has(id) && !s.doubts(v, id) {
@@ -335,52 +286,35 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 }
 
 // collectName lists what one name leads to, or why it leads to nothing.
-func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *plan) {
 	a, name := v.Answer(id), v.Name(id)
-	forced := asked || s.owes(v, id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
+	forced := asked || s.mustResend(v, id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 	if a.State != cache.Unknown {
-		s.paid(id, &a)
+		s.clear(id, &a)
 		s.answered(name)
 	} else if asked && s.moved { // the answer is sent whatever the client had of it before
 		v.SendAgain(id)
 	}
 	switch {
 	case a.State == cache.Present:
-		s.collectCopy(v, id, a.Resource, forced, p)
+		s.collectCopies(v, id, &a, forced, p)
 		if asked && a.Error != nil {
 			s.failed.add(id) // H-27
 		}
 		return
 	case a.State == cache.Absent:
 		v.Tell(id, fanout.ToldGone(p.position))
-		s.paidReleased(name) // the client learns that it is gone
+		s.removed(name) // the client learns that it is gone
 	}
 	if _, told := s.erred[id]; asked || !told && a.State == cache.Absent { // collectErrors lists an error that is new
 		s.collectError(v, id, p)
 	}
 }
 
-// collectCopy lists what bears a name, unless the client holds it and it is not to be sent in any case.
-func (s *sotwState) collectCopy(v fanout.View, id cache.ID, r *cache.Resource, forced bool, p *part) {
-	told := v.Told(id)
-	switch {
-	case !forced && s.keeps(v, r, told.At()):
-		if told.Copy() {
-			return
-		}
-	case s.leavesOut(v, r, p):
-		return
-	default:
-		p.resources = append(p.resources, r)
-		s.answers(v, r)
-	}
-	v.Tell(id, fanout.ToldCopy(p.position))
-}
-
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
 // accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
 // them.
-func (s *sotwState) collectRenewals(v fanout.View, p *part) {
+func (s *sotwState) collectRenewals(v fanout.View, p *plan) {
 	whole, heartbeats := s.renewals(v, p.from)
 	if len(p.resources)+len(whole) == 0 && !p.must && s.accepted != "" {
 		p.heartbeats, p.version = unique(heartbeats), s.accepted
@@ -392,7 +326,7 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 
 // collectErrors lists each error of a name once, also of names that are asked for and in doubt (H-27). One that
 // says that there is no such resource is the name's answer, too (MISS-6), except with full sets, which say that themselves.
-func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
+func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *plan) {
 	for _, id := range asked {
 		if v.Has(id) && v.Answer(id).Error != nil && s.doubts(v, id) {
 			s.failed.add(id)
@@ -407,7 +341,7 @@ func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
 }
 
 // collectError lists why a name has no resource (MISS-6, ERR-9, ERR-7).
-func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
+func (s *sotwState) collectError(v fanout.View, id cache.ID, p *plan) {
 	if _, again := p.erred[id]; again {
 		return
 	}
@@ -429,20 +363,17 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 }
 
 // later keeps the shrunk set, and the errors that go with it, for another response.
-func (s *sotwState) later(p *part) {
+func (s *sotwState) later(p *plan) {
 	s.shrink, s.version = true, ""
 	s.failed.add(p.removedIDs...)
 }
 
 // removedNow notes that the shrunk set is sent. It lists the rest as it is now: something may have
 // gone and come back as it was.
-func (s *sotwState) removedNow(p *part) {
+func (s *sotwState) removedNow(p *plan) {
 	s.stays, s.staysSince = nil, time.Time{}
-	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
-		if wildcard(v) {
-			s.sentTo, s.removedTo = p.position, p.position
-		}
+		s.holdsSet(v, p)
 		for _, id := range v.Names() {
 			if v.Told(id).Copy() {
 				v.Tell(id, fanout.ToldCopy(p.position))

@@ -43,7 +43,7 @@ func TestNamesGivenUpUnderAWildcardAreForgotten(t *testing.T) {
 			w.next()
 		}
 		x := w.s.find(typ).base()
-		if n := x.exact.noted + len(x.released); n > 1 {
+		if n := x.exact.count + len(x.touched.resend); n > 1 {
 			t.Errorf("%s: %d of 100 names are remembered, and one is asked for", shortName(typ), n)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Session) chunk(now time.Time) *Response {
 }
 
 // fit splits a response into parts that the client can take.
-func (s *Session) fit(r *Response, sp *speaker) []*Response {
+func (s *Session) fit(r *Response, sp *candidate) []*Response {
 	if s.config.MaxResponse > 0 && r.Delta {
 		most := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
 		frame := len(r.AppendFixed(nil)) + sp.base().nonceSize(sp.position, s.counter+most, most)

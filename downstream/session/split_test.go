@@ -38,7 +38,7 @@ func TestSplitIsExact(t *testing.T) {
 			r.Errors = append(r.Errors, resourceError(fmt.Sprint("failed-", i), &statuspb.Status{Code: 5, Message: strings.Repeat("m", random.IntN(50))}))
 		}
 		whole := *r
-		sp := &speaker{state: d, part: part{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
+		sp := &candidate{state: d, plan: plan{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
 		room := d.room(limit, len(r.Version), len(r.Identifier), sp.position)
 		r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), func(res *cache.Resource) bool {
 			tooLarge := r.sizeOf(res) > room
@@ -47,7 +47,7 @@ func TestSplitIsExact(t *testing.T) {
 			}
 			return tooLarge
 		})
-		r.nameTooLarge(&sp.part, limit)
+		r.nameTooLarge(&sp.plan, limit)
 		s.chunks, s.chunked = s.fit(r, sp), sp
 
 		var said discovery.DeltaDiscoveryResponse

@@ -27,7 +27,7 @@ type leftOut struct {
 // measure sets the relay's identifier in the next response (DOWN-DELTA-19), and how large a
 // resource in it may be. The whole sets of SotW clients have no bound, since clients delete what
 // they lack.
-func (s *Session) measure(sp *speaker, v fanout.View) {
+func (s *Session) measure(sp *candidate, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
 	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
 		x.plane.of, x.plane.text = of, hop.Identifier(s.config.Instance, of)
@@ -74,7 +74,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 // leavesOut reports whether a resource is too large for the client, and if so notes the error.
 // The client goes on holding another version, or nothing. Its version is noted as unknown, so
 // that the next one that it can take is sent and says that the error is over (ERR-8).
-func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
+func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *plan) bool {
 	bytes := x.oversize(v, r)
 	if bytes == 0 {
 		return false
@@ -83,25 +83,20 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 	if r.Negative {
 		return true
 	}
-	_, some := x.of(v, r.Name)
-	brought := x.holdings.brings(r.Name)
-	x.judge(r.Name)
-	switch id, own := v.Lookup(r.Name); {
-	case !own || x.exact.find(r.Name).notes() || v.LedTo(id) != nil:
-		x.exact.note(r.Name, "", some)
-	case brought:
-		v.Tell(id, fanout.Brought)
-	} // otherwise fanout.Told says what it holds
+	if x.exact != nil || !subscribes(v, r.Name) { // else fanout.Told says what it holds
+		x.unknown(v, r.Name)
+		x.exact.unclaim(x.exact.find(r.Name))
+	}
 	return true
 }
 
 // fitting returns the resources that are not left out.
-func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) []*cache.Resource {
+func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *plan) []*cache.Resource {
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return x.leavesOut(v, r, p) })
 }
 
 // saysTooLarge notes the errors that had to wait for the wildcard's answer, if they still apply.
-func (x *exchange) saysTooLarge(v fanout.View, p *part) {
+func (x *exchange) saysTooLarge(v fanout.View, p *plan) {
 	for _, r := range x.tooLarge {
 		// The lane of names has its own copy of a resource in the wildcard's set, which may have
 		// come later.
@@ -115,7 +110,7 @@ func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 // nameTooLarge adds errors for the resources that are left out of a response, for wildcard
 // clients too: unlike an error of upstream's (ERR-9) this one is about the client itself, which
 // would otherwise believe that it has all resources.
-func (r *Response) nameTooLarge(p *part, most int) {
+func (r *Response) nameTooLarge(p *plan, most int) {
 	if len(p.leftOut) == 0 {
 		return
 	}

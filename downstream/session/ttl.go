@@ -62,8 +62,10 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 	if holds := x.holds(v, r); !holds || !x.mayDrop(v, r) {
 		return holds
 	}
-	noted := x.exact.find(r.Name)
-	return !noted.notes() || noted.brings() || v.Changed(r) <= max(at, noted.at)
+	if e := x.exact.find(r.Name); e != nil {
+		at = max(at, e.at)
+	}
+	return v.Changed(r) <= at
 }
 
 // mayDrop reports whether the client may drop a resource by itself when a time is over: that of a TTL, or
@@ -79,7 +81,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 		if !v.Has(id) {
 			continue
 		}
-		_, waits := slices.BinarySearch(x.changed.items, id) // postpone leaves the items sorted
+		_, waits := slices.BinarySearch(x.changed.items, id) // holdForCDS leaves the items sorted
 		for _, r := range v.Answer(id).Resources() {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
 				yield(r, x.renewedTo)
@@ -107,11 +109,8 @@ func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
 
 // collectRenewals lists what upstream has renewed (TTL-4, TTL-12), and what the client came with:
 // the TTL may have been renewed or lost while the client was away.
-func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
+func (d *deltaState) collectRenewals(v fanout.View, push bool, p *plan) {
 	var whole, heartbeats []*cache.Resource
-	if len(p.spared) > 0 {
-		d.exact.unspare()
-	}
 	for _, r := range p.spared {
 		ends, _, _ := v.Ends(r)
 		switch limited := d.ttl && !ends.IsZero(); {
@@ -133,13 +132,11 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 }
 
 // renewWhole lists resources with their bodies to renew their TTLs.
-func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part) {
+func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *plan) {
 	whole = d.fitting(v, besides(p.resources, whole), p)
 	p.resources = append(p.resources, whole...)
 	for _, r := range whole {
-		if d.brings(r.Name) { // its names are not answered yet
-			d.hasNow(v, r, p)
-		}
+		d.sent(r, p.position)
 	}
 	if d.url == cache.Cluster {
 		p.changed = append(slices.Clip(p.changed), whole...) // the client's copy may have expired
@@ -148,7 +145,7 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 
 // renewsAhead notes the renewals that go with resources and heartbeats, so that they are not sent
 // again with changes that may have to wait. News have members only, whose position says the same.
-func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resource) {
+func (x *exchange) renewsAhead(v fanout.View, p *plan, heartbeats []*cache.Resource) {
 	if !v.AnyTTL() {
 		return
 	}
@@ -164,7 +161,7 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resou
 }
 
 // expiring notes when the resources of a part expire, for a client that knows TTLs.
-func (x *exchange) expiring(v fanout.View, p *part) {
+func (x *exchange) expiring(v fanout.View, p *plan) {
 	if !x.ttl || !v.AnyTTL() {
 		return // TTL-7
 	}

@@ -89,7 +89,7 @@ func TestComesBackAndShares(t *testing.T) {
 	if next == nil || next.News == nil {
 		t.Errorf("the client was sent %v of its own", next)
 	}
-	if x := s.states[0].base(); len(x.exact.table)+len(x.came) > 0 {
-		t.Errorf("%v and %v are kept", x.exact.table, x.came)
+	if x := s.states[0].base(); x.exact != nil || len(x.came) > 0 {
+		t.Errorf("%v and %v are kept", x.exact, x.came)
 	}
 }

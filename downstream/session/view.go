@@ -17,13 +17,13 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if subscribed && !synced || s.keepsAll() {
 		return nil, "", false
 	}
-	doubt := s.came != "" && s.lastNonce == "" && v.Set().Verdict(true) == fanout.Doubt
+	doubt := s.came != "" && s.lastNonce == "" && v.Set().Resolution(true) == fanout.InDoubt
 	for _, id := range v.Names() {
-		switch v.Verdict(id, s.mayHold(v, id)) {
-		case fanout.Doubt:
+		switch v.Resolution(id, s.mayHold(v, id)) {
+		case fanout.InDoubt:
 			doubt = true
-		case fanout.Unknown:
-			if v.Told(id).Copy() {
+		case fanout.Pending:
+			if s.copied(v, id) {
 				return nil, "", false
 			}
 		}
@@ -40,12 +40,11 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	if !wildcard(v) {
 		return false
 	}
-	for noted := range s.exact.all(false) {
-		name := noted.name
-		covered := subscribes(v, name) || v.Set().Member(name) != nil
-		_, went := v.Set().Change(name) // by its TTL, or upstream has said so
-		doubtful := v.Set().Restored() && !went || v.Doubted(name)
-		if noted.some && doubtful && !covered {
+	for e := range s.exact.all() {
+		covered := subscribes(v, e.name) || v.Set().Member(e.name) != nil
+		_, went := v.Set().Change(e.name) // by its TTL, or upstream has said so
+		doubtful := v.Set().Restored() && !went || v.Doubted(e.name)
+		if doubtful && !covered {
 			return true
 		}
 	}
@@ -128,7 +127,7 @@ func (s *sotwState) lookAgain(v fanout.View) {
 		return
 	}
 	for _, id := range v.Names() {
-		if v.Told(id).FromBefore() && v.Verdict(id, true) == fanout.Gone {
+		if v.Told(id).FromBefore() && v.Resolution(id, true) == fanout.Absent {
 			s.changed.add(id)
 		}
 	}
@@ -137,5 +136,5 @@ func (s *sotwState) lookAgain(v fanout.View) {
 // doubts reports whether the answer to a name is in doubt for a client that may hold its
 // resource.
 func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
-	return s.mayHold(v, id) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
+	return s.mayHold(v, id) && v.Answer(id).State != cache.Present && v.Resolution(id, true) == fanout.InDoubt
 }

@@ -45,43 +45,11 @@ func (s *Session) warm(clusters []*cache.Resource) {
 func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		x.changed.add(id)
-		x.answerAgain(v, id, nil)
-	} else if r := v.Resource(name); x.delta && r != nil {
-		x.sendAgain(v, r)
-	}
-}
-
-// sendAgain has a resource resent whose own name the client does not subscribe to.
-func (x *exchange) sendAgain(v fanout.View, r *cache.Resource) {
-	if x.brings(r.Name) {
-		x.exact.void(r.Name)
-	}
-	if !v.Leads(r.Name) { // it is a member
-		x.exact.note(r.Name, "", true)
-		x.release(r.Name)
-		return
-	}
-	x.exact.note(r.Name, "", true)
-	for _, alias := range r.Aliases {
-		if id, ok := v.Lookup(alias); ok {
-			x.changed.add(id)
-		}
-	}
-}
-
-// answerAgain has what a subscribed name resolves to sent again, except for one resource, as soon as the name is looked at.
-func (x *exchange) answerAgain(v fanout.View, id cache.ID, except *cache.Resource) {
-	a := v.Answer(id)
-	if v.LedTo(id) == nil && except == nil {
-		x.exact.void(v.Name(id))
+		x.exact.unknown(name)
 		v.SendAgain(id)
-		return
-	}
-	for _, r := range a.Resources() {
-		if r != except {
-			x.exact.void(r.Name)
-			x.exact.note(r.Name, "", true)
-		}
+	} else if v.Resource(name) != nil && x.delta {
+		x.unknown(v, name)
+		put(&x.touched.resend, name, struct{}{})
 	}
 }
 

@@ -17,12 +17,12 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 	if w.denied.has(fanout.Wildcard) {
 		return nil, &End{Forbidden, notAllowed.GetMessage()}
 	}
-	sp := &speaker{state: w}
+	sp := &candidate{state: w}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look
 		s.untell(w.base(), now)
 		s.measure(sp, v)
-		sp.part = w.whole(v)
+		sp.plan = w.whole(v)
 	})
 	switch {
 	case sp.must:
@@ -35,9 +35,9 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 
 // whole returns the whole view, if everything in it is resolved. A request for nothing gets an
 // empty answer (row b).
-func (s *sotwState) whole(v fanout.View) (p part) {
+func (s *sotwState) whole(v fanout.View) (p plan) {
 	p.position = v.Position()
-	if s.starving = starving(v, s.brings); s.sets && s.keepsAll() {
+	if s.starving = starving(v, s.claims); s.sets && s.keepsAll() {
 		s.starving = noGlob
 		return p
 	}
@@ -65,13 +65,13 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 
 // resolution reports whether every name has an answer, and whether something is in doubt.
 func (s *sotwState) resolution(v fanout.View) (resolved, doubt bool) {
-	doubt = v.Set().Verdict(s.came != "") == fanout.Doubt
+	doubt = v.Set().Resolution(s.came != "") == fanout.InDoubt
 	for _, id := range v.Names() {
-		d := v.Verdict(id, s.came != "")
-		if d == fanout.Unknown && v.Answer(id).Error == nil {
+		d := v.Resolution(id, s.came != "")
+		if d == fanout.Pending && v.Answer(id).Error == nil {
 			return false, doubt
 		}
-		doubt = doubt || d == fanout.Doubt
+		doubt = doubt || d == fanout.InDoubt
 	}
 	return true, doubt
 }

@@ -130,8 +130,7 @@ func (d *deltaState) prune() {
 	d.sub.Read(func(v fanout.View) {
 		for name := range d.spelled.own {
 			_, some := d.of(v, name)
-			_, released := d.released[name]
-			if asked := subscribes(v, name) || d.denied.has(name); !asked && !some && !released {
+			if asked := subscribes(v, name) || d.denied.has(name); !asked && !some {
 				drop(&d.spelled.own, name)
 			}
 		}

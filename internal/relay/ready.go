@@ -74,7 +74,7 @@ func (w *readiness) look() (more bool) {
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
 			v.Marks()
-			if v.Set().Verdict(false) == fanout.Unknown {
+			if v.Set().Resolution(false) == fanout.Pending {
 				missing = append(missing, w.types[i].Short())
 			}
 		})

@@ -206,7 +206,7 @@ func (w *writer) resource(r cache.Held) {
 const confirmed = 1
 
 func flags(r cache.Held) byte {
-	if r.Confirmed {
+	if r.Announced {
 		return confirmed
 	}
 	return 0

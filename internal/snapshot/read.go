@@ -318,7 +318,7 @@ func (r *reader) resource(payload []byte) error {
 	if _, ok := cache.NameOf(in); !ok {
 		return errors.New("the resource has no name")
 	}
-	saved := cache.Held{Resource: cache.NewResource(r.lane.Lane.Type, in, r.fingerprint), Upstream: upstream, Confirmed: known}
+	saved := cache.Held{Resource: cache.NewResource(r.lane.Lane.Type, in, r.fingerprint), Upstream: upstream, Announced: known}
 	if millis > 0 {
 		saved.Ends = time.UnixMilli(int64(millis))
 	}

@@ -32,7 +32,7 @@ func example(size int) *Snapshot {
 				Name: name, Aliases: []string{name + "/alias"},
 				Resource: &anypb.Any{TypeUrl: string(t), Value: bytes.Repeat([]byte{byte(len(name))}, body)},
 			}, cache.Fingerprint{}),
-			Upstream: "v-" + name, Confirmed: len(name)%2 == 0,
+			Upstream: "v-" + name, Announced: len(name)%2 == 0,
 		}
 	}
 	const body = 500
@@ -81,7 +81,7 @@ func plain(s *Snapshot) string {
 		for _, l := range g.Lanes {
 			fmt.Fprintf(&b, " %v %v %q\n", l.Lane, l.Origin, l.Names)
 			for _, r := range l.Resources {
-				fmt.Fprintf(&b, "  %q %v %d %x %s\n", r.Upstream, r.Confirmed, r.Ends.UnixMilli(), r.Resource.Element(), r.Resource.Version)
+				fmt.Fprintf(&b, "  %q %v %d %x %s\n", r.Upstream, r.Announced, r.Ends.UnixMilli(), r.Resource.Element(), r.Resource.Version)
 			}
 		}
 	}

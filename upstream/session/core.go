@@ -188,19 +188,16 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
 	complete := l.settle.tick(now)
-	whole := complete && l.lane.Wildcard
-	if (whole || due(c.judgeAt(l), now)) && l.echo.judge() {
+	if (complete || due(c.judgeAt(l), now)) && l.echo.judge() {
 		c.reopen(s, l, now)
 		return true
 	}
 	if !complete {
 		return false
 	}
-	sweep := !l.settle.blind
-	if sweep && l.lane.Wildcard {
-		c.sweeps(s, l.lane, nil)
-	}
-	c.learned(s, l.lane, &cache.Update{Synced: true, Sweep: sweep}, now)
+	u := &cache.Update{Synced: true, Sweep: true}
+	c.sweeps(s, l.lane, u)
+	c.learned(s, l.lane, u, now)
 	return false
 }
 

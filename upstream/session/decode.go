@@ -87,7 +87,7 @@ func (d *Response) decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerp
 	for i, body := range resp.GetResources() {
 		r, err := unwrap(body)
 		if err != nil {
-			d.Update.Hidden = true
+			d.Update.Unreadable = true
 			d.fault("resource %d %v", i, err)
 			continue
 		}
@@ -125,10 +125,10 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		name, ok := cache.NameOf(r)
 		switch {
 		case !ok && name == "":
-			d.Update.Hidden = true
+			d.Update.Unreadable = true
 			d.fault("resource %d has no name", i)
 		case !ok:
-			d.faulty(cache.Canonical(r.GetName()), cache.Canonical(r.GetResourceName().GetName()))
+			d.malformed(cache.Canonical(r.GetName()), cache.Canonical(r.GetResourceName().GetName()))
 			d.fault("resource %d has both name and resource_name", i)
 		case removed[name]:
 			bad[name] = true
@@ -148,7 +148,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 	for _, r := range resources {
 		switch name, ok := cache.NameOf(r); {
 		case ok && bad[name]:
-			d.faulty(cache.Canonicals(r.GetAliases())...)
+			d.malformed(cache.Canonicals(r.GetAliases())...)
 		case !ok || first[name] != r:
 		case r.GetResource() == nil:
 			d.Bodyless = append(d.Bodyless, r)
@@ -160,7 +160,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 			})
 		}
 	}
-	d.faulty(slices.Collect(maps.Keys(bad))...)
+	d.malformed(slices.Collect(maps.Keys(bad))...)
 	return bad
 }
 
@@ -173,10 +173,10 @@ func (d *Response) foreign(r *discovery.Resource) bool {
 	return t != string(d.TypeURL) && t != redirect
 }
 
-// faulty notes names whose state stays as it is, since what is said of them cannot be used.
-func (d *Response) faulty(names ...string) {
+// malformed notes names whose state stays as it is, since what is said of them cannot be used.
+func (d *Response) malformed(names ...string) {
 	d.Update.Kept = append(d.Update.Kept, names...)
-	d.Update.Faulty = append(d.Update.Faulty, names...)
+	d.Update.Malformed = append(d.Update.Malformed, names...)
 }
 
 func (d *Response) fault(format string, args ...any) {
@@ -185,7 +185,7 @@ func (d *Response) fault(format string, args ...any) {
 
 // announces reports whether the response brings a resource, usable or not.
 func (d *Response) announces() bool {
-	return d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
+	return d.Update.Unreadable || len(d.Update.Set)+len(d.Update.Malformed) > 0
 }
 
 // onlySets: the response announces resources that are good for as long as they are not

@@ -59,8 +59,8 @@ func TestDecodeSotW(t *testing.T) {
 				}
 			}
 			slices.Sort(d.Update.Kept)
-			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.Update.Kept, " ") != tt.kept || d.Update.Hidden != tt.nameless {
-				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.Update.Kept, d.Update.Hidden, tt.set, tt.kept, tt.nameless)
+			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.Update.Kept, " ") != tt.kept || d.Update.Unreadable != tt.nameless {
+				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.Update.Kept, d.Update.Unreadable, tt.set, tt.kept, tt.nameless)
 			}
 			if nack := d.nack(); !strings.Contains(nack, tt.fault) || (nack == "") != (tt.fault == "") {
 				t.Errorf("NACK %q, want it to say %q", nack, tt.fault)

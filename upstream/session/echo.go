@@ -81,8 +81,8 @@ func (c *Core) reopen(s *slot, l *laneState, now time.Time) {
 
 // sweeps notes that an entry ignores versions if, asked without them, it has not announced all
 // members of a wildcard's set: they had gone before.
-func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
-	if e := c.entryOf(s); e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
+func (c *Core) sweeps(s *slot, lane fanout.Lane, u *cache.Update) {
+	if e := c.entryOf(s); e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(u) {
 		e.ignoresVersions = true
 	}
 }

@@ -57,14 +57,14 @@ func (e Availability) Apply(hub *fanout.Hub) (o Outcome) {
 	return o
 }
 
-// Verdict says that a type was convicted, so that it is asked for alone, or acquitted (H-39).
-type Verdict struct {
+// Resolution says that a type was convicted, so that it is asked for alone, or acquitted (H-39).
+type Resolution struct {
 	Type      cache.TypeURL
 	Convicted bool
 }
 
 // Apply notes in the Hub whether the type is a suspect.
-func (e Verdict) Apply(hub *fanout.Hub) (o Outcome) {
+func (e Resolution) Apply(hub *fanout.Hub) (o Outcome) {
 	hub.Of(e.Type).SetSuspect(e.Convicted)
 	return o
 }

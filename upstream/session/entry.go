@@ -197,7 +197,7 @@ func (c *Core) quit(now time.Time) {
 		delete(c.solo, lane)
 	}
 	for t := range c.suspects.quarantined {
-		c.emit(Verdict{Type: t})
+		c.emit(Resolution{Type: t})
 	}
 	c.claims.forget()                                 // as is a claim,
 	c.suspects, c.trials = newSuspects(), newTrials() // the next control plane may accept what this one refuses

@@ -37,7 +37,7 @@ func (c *Core) fits(s *slot, l *laneState, d *Response) {
 	}
 	d.fault("the resources of this type would take %d bytes, and may take %d; those of this response are not used (upstream.max_set_bytes of the relay)", bytes, most)
 	d.Update.Kept = append(d.Update.Kept, held...)
-	d.Update.Set, d.Update.Hidden = nil, true
+	d.Update.Set, d.Update.Unreadable = nil, true
 	c.emit(Dropped{Reason: Excessive})
 	if !c.excess[l.lane] {
 		c.excess[l.lane] = true

@@ -31,7 +31,7 @@ func (n *nacks) take(d *Response, details string, now time.Time) {
 	if details == "" {
 		return
 	}
-	for _, name := range d.Update.Faulty {
+	for _, name := range d.Update.Malformed {
 		if name != "" {
 			n.list = append(n.list, Nack{d.TypeURL, name, now, details})
 		}
@@ -49,7 +49,7 @@ func (n *nacks) settle(d *Response) {
 	for _, r := range u.Set {
 		said[r.Resource.Name] = true
 	}
-	for _, names := range [][]string{u.Removed, u.Faulty} {
+	for _, names := range [][]string{u.Removed, u.Malformed} {
 		for _, name := range names {
 			said[name] = true
 		}

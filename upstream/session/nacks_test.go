@@ -17,7 +17,7 @@ func TestNacksAreRemembered(t *testing.T) {
 	at := time.Unix(1, 0)
 	faulty := func(names ...string) *Response {
 		d := &Response{TypeURL: cache.Cluster}
-		d.faulty(names...)
+		d.malformed(names...)
 		d.fault("they are not sound")
 		return d
 	}

@@ -217,7 +217,7 @@ func (c *Core) acquit() {
 	for lane, s := range c.solo {
 		if c.suspects.convicted(lane.Type) && s.answered {
 			delete(c.suspects.quarantined, lane.Type)
-			c.emit(Verdict{Type: lane.Type})
+			c.emit(Resolution{Type: lane.Type})
 			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
 				other.outage = outage{}
 				other.wakeShown()

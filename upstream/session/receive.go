@@ -116,7 +116,7 @@ func (c *Core) bodyless(used *typeState, l *laneState, d *Response) {
 			d.Update.Negative = append(d.Update.Negative, cache.NewResource(d.TypeURL, r, c.config.Fingerprint))
 		case l.leaves(name): // H-32
 		default:
-			d.faulty(name)
+			d.malformed(name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
@@ -161,7 +161,7 @@ func (c *Core) answer(l *laneState, d *Response, now time.Time) {
 func (c *Core) fullState(l *laneState, d *Response) {
 	// A resource whose name cannot be read may be any: a full-state response with one
 	// shows of no name that it is missing.
-	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
+	d.Update.Full = d.sotw && !d.Update.Unreadable && c.hub.Properties(d.TypeURL).FullState
 }
 
 // settles reports a first answer that came in several responses as complete, once it is. What was
@@ -172,9 +172,9 @@ func (c *Core) settles(s *slot, l *laneState, d *Response) {
 	}
 	d.adds = c.hub.On(l.lane).Lacks(d.Update.Set)
 	d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
-	d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
-	if d.Update.Sweep && l.lane.Wildcard {
-		c.sweeps(s, l.lane, d.Update.Set)
+	d.Update.Sweep = d.Update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
+	if d.Update.Sweep {
+		c.sweeps(s, l.lane, &d.Update)
 		d.repeats = l.echo.judge()
 	}
 }

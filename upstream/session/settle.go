@@ -7,27 +7,18 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// settleState decides when a wildcard's set is complete, or when a server has had its say on
-// names that were restored from disk. Delta does not mark the end of a set. The set is complete
-// when, after the first response to the subscribe, the server's own chunk counter says so or
+// settleState decides when a wildcard's set is complete. Delta does not mark the end of a set. It is
+// complete when, after the first response to the subscribe, the server's own chunk counter says so or
 // nothing new has come for Config.Settle. No timer completes a set without a response (RECON-16).
 type settleState struct {
-	waiting bool // subscribed, and not complete yet
-	// piecemeal means that these are the answers to names that were restored from disk. No mark
-	// tells when all have come. The timer of each name judges the server's silence about it (RECON-19).
-	piecemeal bool
-	first     time.Time // when the first response was applied
-	at        time.Time // when the set is complete without another response; zero: never
-	// blind means that a resource came whose name cannot be read. It may be any, so nothing
-	// is known to be missing (ERR-10).
-	blind bool
+	waiting bool      // subscribed, and not complete yet
+	first   time.Time // when the first response was applied
+	at      time.Time // when the set is complete without another response; zero: never
 }
 
 // response handles a response on a lane that waits, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
-	s.blind = s.blind || d.Update.Hidden
 	switch {
-	case s.piecemeal:
 	case d.sotw: // a SotW response has the whole set
 		complete = true
 	case chunks == ChunksRelay:
@@ -44,7 +35,7 @@ func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete 
 // applied starts the wait for more responses, or prolongs it if this one added a name. The Hub
 // already has the response, so that the end of the wait cannot overtake it.
 func (s *settleState) applied(adds bool, chunks Chunks, c *Config, now time.Time) {
-	if !s.waiting || !s.piecemeal && chunks != ChunksNone {
+	if !s.waiting || chunks != ChunksNone {
 		return
 	}
 	first := s.first.IsZero()

@@ -306,15 +306,11 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		}
 		l.echo = echo{unmentioned: maps.Clone(o.shown)}
 	}
-	s.hub.On(l.lane).Unconfirm(o.hidden) // silence does not confirm them (RECON-12)
+	s.hub.On(l.lane).Unannounce(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)
 	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
 		l.want.add(name)
-	}
-	all := l.mapped && len(o.rest)+len(o.hidden) == 0
-	if all && !l.lane.Wildcard && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
-		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req
 }

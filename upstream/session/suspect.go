@@ -67,7 +67,7 @@ func (s *suspects) clear(t cache.TypeURL) {
 // most so many are convicted at the same time.
 // A stream convicts nobody if it had no response and outlived no question by trial: the server
 // may end every stream.
-func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Verdict) {
+func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Resolution) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
@@ -89,13 +89,13 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (jud
 }
 
 // convict puts a type in quarantine. At most so many are there at the same time: one may be pardoned.
-func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Verdict) {
+func (s *suspects) convict(t cache.TypeURL, message string, most int, now time.Time) (judged []Resolution) {
 	if len(s.quarantined) >= most {
-		judged = append(judged, Verdict{Type: s.pardon()})
+		judged = append(judged, Resolution{Type: s.pardon()})
 	}
 	s.quarantined[t] = &quarantine{message: message, convicted: now}
 	s.clear(t)
-	return append(judged, Verdict{t, true})
+	return append(judged, Resolution{t, true})
 }
 
 // pardon makes room for another convicted type. It drops the one whose next attempt has been due

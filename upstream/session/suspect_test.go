@@ -29,7 +29,7 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 		}}}
 		convicted := false
 		for _, e := range s.blame(sl, "unknown type", DefaultBounds.Quarantined, now) {
-			if convicted = convicted || e == (Verdict{typ(i), true}); !e.Convicted {
+			if convicted = convicted || e == (Resolution{typ(i), true}); !e.Convicted {
 				pardoned = append(pardoned, e.Type)
 			}
 		}

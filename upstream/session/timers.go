@@ -95,7 +95,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 	if c.explicitMissing() {
 		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
 	} else {
-		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
+		c.learned(s, l.lane, &cache.Update{Missing: names, Unproven: !s.stream.used[l.lane.Type].spoke}, now)
 		for _, name := range names {
 			delete(l.unanswered.unsubscribed, name) // a removal counts from now
 		}

@@ -243,7 +243,7 @@ func (l *laneState) trialEnds(c *Config) time.Time {
 	switch {
 	case !l.answered:
 		return addTo(l.askedAt, trial)
-	case l.settle.waiting && !l.settle.piecemeal:
+	case l.settle.waiting:
 		return l.askedAt.Add(trial + c.SettleCap) // at the latest
 	}
 	return l.answeredAt.Add(ackGrace)

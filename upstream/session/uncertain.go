@@ -65,7 +65,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 
 // faulty schedules the replacement of the stream if a response has faults.
 func (c *Core) faulty(lane fanout.Lane, u *cache.Update, now time.Time) {
-	if f := c.faults[lane]; f == nil && (u.Hidden || len(u.Faulty) > 0) {
+	if f := c.faults[lane]; f == nil && (u.Unreadable || len(u.Malformed) > 0) {
 		c.faults[lane] = &fault{at: now.Add(faultFirst), wait: faultFirst}
 	}
 }

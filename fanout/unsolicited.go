@@ -78,9 +78,9 @@ func (u *Unasked) leave(r *cache.Resource) {
 	}
 }
 
-// unstored is what the stream that carries a type's names has sent and no Table has. It ends with the
+// unsolicited is what the stream that carries a type's names has sent and no Table has. It ends with the
 // stream.
-type unstored struct {
+type unsolicited struct {
 	x      *index
 	stream uint64 // zero: there is none
 	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
@@ -102,8 +102,8 @@ type unstored struct {
 	early map[string]bool
 }
 
-func (s *unstored) reset() {
-	*s = unstored{
+func (s *unsolicited) reset() {
+	*s = unsolicited{
 		x: s.x, givenUp: make(map[string]bool), by: make(map[string]map[string]struct{}),
 		gone: make(map[string]string), early: make(map[string]bool),
 	}
@@ -112,11 +112,11 @@ func (s *unstored) reset() {
 }
 
 // remembers reports whether there is anything to remember until the stream ends.
-func (s *unstored) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
+func (s *unsolicited) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
 // observe notes what an Update on the lane of names says about a full-state type, before it is
 // applied.
-func (s *unstored) observe(u *cache.Update) {
+func (s *unsolicited) observe(u *cache.Update) {
 	if u.Stream == 0 {
 		return
 	}
@@ -144,7 +144,7 @@ func (s *unstored) observe(u *cache.Update) {
 
 // begin notes which stream carries a full-state type's names. What an earlier one has sent, and which
 // names were given up on it, says nothing any more.
-func (s *unstored) begin(stream uint64) {
+func (s *unsolicited) begin(stream uint64) {
 	if s.stream != stream {
 		s.end()
 	}
@@ -152,7 +152,7 @@ func (s *unstored) begin(stream uint64) {
 }
 
 // keepOnly drops the resources that a response with everything does not list.
-func (s *unstored) keepOnly(u *cache.Update) {
+func (s *unsolicited) keepOnly(u *cache.Update) {
 	listed := make(map[string]struct{}, len(u.Set)+len(u.Kept))
 	for _, r := range u.Set {
 		listed[r.Name] = struct{}{}
@@ -169,7 +169,7 @@ func (s *unstored) keepOnly(u *cache.Update) {
 
 // take takes in a resource that nobody has asked for. It returns how many are dropped: this one, if
 // it is not kept, and those that make room for it.
-func (s *unstored) take(r cache.Received) (dropped int) {
+func (s *unsolicited) take(r cache.Received) (dropped int) {
 	if s.stream == 0 || s.x.hub.config.Unasked == nil {
 		return 1
 	}
@@ -181,14 +181,14 @@ func (s *unstored) take(r cache.Received) (dropped int) {
 }
 
 // giveUp remembers a name that is given up, on a stream that sends unasked without an unsubscribe.
-func (s *unstored) giveUp(name string) {
+func (s *unsolicited) giveUp(name string) {
 	if len(s.givenUp) < s.x.hub.config.Bounds.Gone {
 		s.givenUp[name] = s.unasked
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
-func (s *unstored) late(r *cache.Resource) bool {
+func (s *unsolicited) late(r *cache.Resource) bool {
 	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { _, is := s.givenUp[name]; return is })
 }
 
@@ -196,7 +196,7 @@ func (s *unstored) late(r *cache.Resource) bool {
 func transient(r cache.Received) bool { return r.TTL != 0 || r.DoNotCache || r.Negative }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
-func (s *unstored) keep(r cache.Received) (dropped int) {
+func (s *unsolicited) keep(r cache.Received) (dropped int) {
 	budget := s.x.hub.config.Unasked
 	if transient(r) || int64(r.Size()) > budget.max.Load() {
 		s.noteGone(r.Resource) // it is asked for again when somebody wants it
@@ -229,7 +229,7 @@ func (s *unstored) keep(r cache.Received) (dropped int) {
 
 // release takes in the bodies of a name that is given up. They are kept if the stream sends
 // resources that nobody has asked for, and dropped otherwise (UP-8).
-func (s *unstored) release(bodies []cache.Received) {
+func (s *unsolicited) release(bodies []cache.Received) {
 	for _, b := range bodies {
 		switch {
 		case s.x.named.Has(b.Name):
@@ -243,7 +243,7 @@ func (s *unstored) release(bodies []cache.Received) {
 
 // makeRoom drops the resource that has not changed for longest. It looks at this type alone, since
 // each has a lock of its own.
-func (s *unstored) makeRoom() bool {
+func (s *unsolicited) makeRoom() bool {
 	_, r, ok := s.kept.RemoveOldest()
 	if ok {
 		s.noteGone(r.Resource)
@@ -252,7 +252,7 @@ func (s *unstored) makeRoom() bool {
 }
 
 // unkept gives back the bytes of a resource that is no longer kept.
-func (s *unstored) unkept(_ string, r cache.Received) {
+func (s *unsolicited) unkept(_ string, r cache.Received) {
 	for _, alias := range r.Aliases {
 		if delete(s.by[alias], r.Name); len(s.by[alias]) == 0 {
 			delete(s.by, alias)
@@ -263,7 +263,7 @@ func (s *unstored) unkept(_ string, r cache.Received) {
 }
 
 // noteGone notes that upstream has sent a resource that is no longer here.
-func (s *unstored) noteGone(r *cache.Resource) {
+func (s *unsolicited) noteGone(r *cache.Resource) {
 	switch {
 	case s.stream == 0 || s.all || s.x.named.Origin().SotW: // SotW answers every request
 	case len(s.gone) >= s.x.hub.config.Bounds.Gone:
@@ -277,7 +277,7 @@ func (s *unstored) noteGone(r *cache.Resource) {
 
 // has reports whether upstream has sent what a name leads to on this stream and not removed it since,
 // and it is no longer here. The stream's further silence about the name then proves nothing (UP-19).
-func (s *unstored) has(name string, stream uint64) bool {
+func (s *unsolicited) has(name string, stream uint64) bool {
 	if s.stream == 0 || s.stream != stream {
 		return false
 	}
@@ -288,7 +288,7 @@ func (s *unstored) has(name string, stream uint64) bool {
 
 // recall moves the resources that are kept and that a name leads to, which a client asks for, to the
 // Table. One that a wildcard has left there stays, since upstream is asked for that again (WILD-11).
-func (s *unstored) recall(name string) {
+func (s *unsolicited) recall(name string) {
 	for _, of := range append(slices.Sorted(maps.Keys(s.by[name])), name) {
 		if r, ok := s.kept.Peek(of); ok && !s.x.named.Has(of) {
 			s.kept.Remove(of)
@@ -298,13 +298,13 @@ func (s *unstored) recall(name string) {
 }
 
 // end forgets everything that the stream has sent.
-func (s *unstored) end() {
+func (s *unsolicited) end() {
 	s.kept.Purge()
 	s.reset()
 }
 
 // over notes that a stream has ended.
-func (s *unstored) over(stream uint64) {
+func (s *unsolicited) over(stream uint64) {
 	if s.stream == stream || s.stream == 0 {
 		s.end()
 	}

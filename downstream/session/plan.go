@@ -10,8 +10,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// part is what one type has to send in one response.
-type part struct {
+// plan is what one type has to send in one response.
+type plan struct {
 	// What goes first:
 	resources  []*cache.Resource
 	news       *fanout.News      // the shared beginning of the resources, if they have one
@@ -22,7 +22,6 @@ type part struct {
 	errors     []resourceErr
 	erred      map[cache.ID]struct{} // SotW: the names whose errors were looked up
 	must       bool                  // the response is sent even if it lists nothing
-	mixed      bool                  // the resources come from more than one source
 	answer     bool                  // the response answers this client alone
 	pushed     bool                  // it has changes, and not only answers
 
@@ -44,7 +43,7 @@ type removals struct {
 	removed        []string
 	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: the names with errors
 	removedMembers bool       // some of them are members that left the wildcard's set
-	removedNames   []string   // those that the client's interest does not cover
+	removedNames   []string   // those that no subscribed name is
 	shrunk         bool       // SotW: the set without what is gone, and the errors of that
 	goneIDs        []cache.ID // the subscribed names that the set does not have
 }
@@ -55,7 +54,7 @@ type resourceErr struct {
 }
 
 // early reports whether there is something to send that does not wait for other types.
-func (p *part) early() bool {
+func (p *plan) early() bool {
 	n := len(p.heartbeats) + len(p.gone) + len(p.leftOut)
 	if !p.shrunk { // else they wait with the removals
 		n += len(p.resources) + len(p.errors)
@@ -64,16 +63,24 @@ func (p *part) early() bool {
 }
 
 // late reports whether there is something to remove.
-func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
+func (p *plan) late() bool { return len(p.removed) > 0 || p.shrunk }
 
-// withoutContradiction drops removals so that no response names a resource twice (DOWN-DELTA-12).
-func (p *part) withoutContradiction() {
+// withoutContradiction drops removals so that no response names a resource twice (DOWN-DELTA-12), and returns them.
+func (p *plan) withoutContradiction() (dropped []string) {
 	listed := namesOf(p.resources, p.heartbeats)
-	p.gone = slices.DeleteFunc(p.gone, listed.add)
-	p.removed = slices.DeleteFunc(slices.Clone(p.removed), listed.add) // the list may be shared
+	contradicts := func(name string) bool {
+		again := listed.add(name)
+		if again {
+			dropped = append(dropped, name)
+		}
+		return again
+	}
+	p.gone = slices.DeleteFunc(p.gone, contradicts)
+	p.removed = slices.DeleteFunc(slices.Clone(p.removed), contradicts) // the list may be shared
+	return dropped
 }
 
-func (p *part) refuse(x *exchange) {
+func (p *plan) refuse(x *exchange) {
 	for _, name := range x.refused.take() {
 		why := noLocate
 		switch {
@@ -100,7 +107,7 @@ func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
 
 // collectError lists why a name has no resource, and reports whether the error is upstream's.
 // brought says that the client came with a copy of the resource, or may have.
-func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
+func (p *plan) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
@@ -115,19 +122,19 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 // waits reports whether the client waits for what a name leads to. A client does not wait for
 // what is refused or in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
-	return v.Answer(id).State == cache.Unknown && v.Verdict(id, brought).Awaited()
+	return v.Answer(id).State == cache.Unknown && v.Resolution(id, brought).Awaited()
 }
 
 // starving returns why something that the client waits for cannot be had just now, or nil
-// (ERR-7). brought reports whether the client came with a copy of a name, or may have.
-func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
+// (ERR-7). claims reports whether the client came with a copy of a name, or may have.
+func starving(v fanout.View, claims func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
 	if subscribed, _ := v.Wildcard(); wildcard != nil && subscribed && !whole(v) {
 		return wildcard
 	}
 	if named != nil {
 		for _, id := range v.Names() {
-			if waits(v, id, brought(v.Name(id))) {
+			if waits(v, id, claims(v.Name(id))) {
 				return named
 			}
 		}
