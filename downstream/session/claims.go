@@ -3,6 +3,7 @@ package session
 import (
 	"hash/maphash"
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
 )
@@ -12,7 +13,10 @@ import (
 // unique does with values. Whoever changes one gets a copy first (exact.own).
 
 // claims is a table of claims that nobody changes.
-type claims struct{ table []entry }
+type claims struct {
+	table []entry
+	count int
+}
 
 // leastShared is how many claims are worth sharing.
 const leastShared = 64
@@ -26,10 +30,7 @@ var (
 
 // share has a client that still holds nothing but claims keep them together with others.
 func (e *exact) share() {
-	if !e.open() || e.shared != nil {
-		return
-	}
-	if e.claims < e.count || e.count < leastShared {
+	if shared := e == nil || e.shared != nil; shared || e.claims < max(e.count, leastShared) {
 		return
 	}
 	sum := uint64(0)
@@ -43,7 +44,7 @@ func (e *exact) share() {
 		return
 	}
 	e.room(0) // without free places that this client may have needed
-	c := &claims{e.table}
+	c := &claims{e.table, e.count}
 	e.shared, claimsOf[sum] = c, weak.Make(c)
 	runtime.AddCleanup(c, dropClaims, sum)
 }
@@ -58,22 +59,13 @@ func dropClaims(sum uint64) {
 
 // equals reports whether a shared table says the same.
 func (e *exact) equals(c *claims) bool {
-	other := exact{table: c.table, count: len(c.table)}
-	n := 0
-	for _, v := range c.table {
-		if v.held {
-			n++
-		}
-	}
-	if n != e.count {
-		return false
-	}
+	other := exact{table: c.table, count: c.count}
 	for v := range e.all() {
 		if o := other.lookUp(v.hash, v.name); o == nil || o.version != v.version {
 			return false
 		}
 	}
-	return true
+	return c.count == e.count
 }
 
 // own makes the table the client's own, since it is about to change, and returns where an entry of it is now.
@@ -81,9 +73,9 @@ func (e *exact) own(v *entry) *entry {
 	if e.shared == nil {
 		return v
 	}
-	e.shared, e.table = nil, append([]entry(nil), e.table...)
-	if v == nil {
-		return nil
+	e.shared, e.table = nil, slices.Clone(e.table)
+	if v != nil {
+		v = e.lookUp(v.hash, v.name)
 	}
-	return e.lookUp(v.hash, v.name)
+	return v
 }

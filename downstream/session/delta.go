@@ -56,10 +56,13 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	d.exact = new(exact)
 	d.exact.claim(versions)
 	d.reconnected, d.touched.all, d.returning = true, true, d.url == cache.Cluster
-	for name := range versions {
-		if d.resend || d.needed.has(name) {
+	if d.resend {
+		for name := range versions {
 			d.exact.unknown(name)
 		}
+	}
+	for name := range d.needed {
+		d.exact.unknown(name)
 	}
 }
 

@@ -32,6 +32,7 @@ type entry struct {
 	// reconciled with what there is.
 	claimed bool
 	brought bool // the same, whether or not it is reconciled, until it is sent
+	looked  bool // it was looked at as a member, just before everything is (unlooked)
 }
 
 // claim takes in the versions of a first request.
@@ -143,6 +144,25 @@ func (e *exact) disclaim(v *entry) {
 	if v = e.unclaim(v); v != nil && v.brought {
 		e.own(v).brought = false
 	}
+}
+
+// looked notes that what is held of a resource was looked at, so that unlooked leaves it out.
+func (e *exact) looked(r *cache.Resource) {
+	if v := e.own(e.lookUp(r.Hash, r.Name)); v != nil {
+		v.looked = true
+	}
+}
+
+// unlooked returns the names of the others, and forgets which were looked at.
+func (e *exact) unlooked() (names []string) {
+	for v := range e.all() {
+		if !v.looked {
+			names = append(names, v.name)
+		} else {
+			e.own(v).looked = false
+		}
+	}
+	return names
 }
 
 // open reports whether some claims are not reconciled.

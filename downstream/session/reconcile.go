@@ -91,8 +91,12 @@ func (x *exchange) reconcileMembers(v fanout.View, how look, p *plan) {
 	for c := range v.Set().Since(after) {
 		if c.Resource == nil {
 			gone = append(gone, c.Name)
-		} else {
-			x.reconcile(v, c.Name, how, p)
+			continue
+		}
+		e := x.exact.lookUp(c.Resource.Hash, c.Name)
+		x.reconcileWith(v, c.Name, c.Resource, e, how, p)
+		if x.touched.all && e != nil {
+			x.exact.looked(c.Resource)
 		}
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
@@ -107,22 +111,17 @@ func (x *exchange) reconcileTouched(v fanout.View, push bool, p *plan) {
 	if x.exact == nil || !push || !x.touched.any() {
 		return
 	}
-	names := x.touched.names.take()
+	names := slices.AppendSeq(x.touched.names.take(), maps.Keys(x.touched.resend))
 	if x.touched.all {
-		x.touched.all = false
-		for e := range x.exact.all() {
-			names = append(names, e.name)
-		}
+		names = append(names, x.exact.unlooked()...)
 	}
-	names = slices.AppendSeq(names, maps.Keys(x.touched.resend))
 	if x.touched.members && whole(v) {
 		for c := range v.Set().Since(0) {
 			names = append(names, c.Name)
 		}
 	}
-	x.touched.members = false
-	names = distinct(names)
-	for _, name := range names {
+	x.touched.all, x.touched.members = false, false
+	for _, name := range distinct(names) {
 		if !answersFor(v, name) {
 			x.reconcile(v, name, look{push: push}, p)
 		}
@@ -143,11 +142,18 @@ func answersFor(v fanout.View, name string) bool {
 
 // reconcile looks at one resource.
 func (x *exchange) reconcile(v fanout.View, name string, how look, p *plan) {
-	r, e := v.Resource(name), x.exact.find(name)
+	r := v.Resource(name)
+	if isMember := wildcard(v) && !v.Leads(name); isMember && !whole(v) {
+		r = nil // nobody knows yet
+	}
+	x.reconcileWith(v, name, r, x.exact.find(name), how, p)
+}
+
+// reconcileWith does that given what is wanted, or nil, and what the client holds.
+func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, e *entry, how look, p *plan) {
 	again := e == nil || x.touched.resend.has(name)
-	isMember := wildcard(v) && !v.Leads(name)
 	switch {
-	case r == nil, isMember && !whole(v):
+	case r == nil:
 		x.reconcileAbsent(v, name, e, how, p)
 	case e.claims() && e.version == r.Version:
 		x.agrees(e, r, p)
