@@ -153,7 +153,7 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 		d.answered(name)
 	}
 	if g.all {
-		d.unsubscribed()
+		d.sentTo, d.removedTo = 0, unseen
 		d.touched.resend = nil
 		d.wildcardAsked, d.opening = false, false
 	}

@@ -156,11 +156,11 @@ func (e *exact) looked(r *cache.Resource) {
 // unlooked returns the names of the others, and forgets which were looked at.
 func (e *exact) unlooked() (names []string) {
 	for v := range e.all() {
-		if !v.looked {
-			names = append(names, v.name)
-		} else {
+		if v.looked {
 			e.own(v).looked = false
+			continue
 		}
+		names = append(names, v.name)
 	}
 	return names
 }

@@ -236,9 +236,6 @@ func (h *holdings) wants(v fanout.View, name string) bool {
 	return v.Resource(name) != nil || subscribes(v, name)
 }
 
-// unsubscribed takes in that the wildcard is given up.
-func (h *holdings) unsubscribed() { h.sentTo, h.removedTo = 0, unseen }
-
 // forget erases what nobody wants, with exceptions.
 func (h *holdings) forget(v fanout.View, except func(*entry) bool) {
 	for e := range h.exact.all() {

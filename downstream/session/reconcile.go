@@ -225,11 +225,10 @@ func (x *exchange) unconfirmed(v fanout.View, r *cache.Resource) bool {
 	if !v.Leads(r.Name) {
 		return v.Set().Restored() && (x.sentTo == 0 || v.Changed(r) <= x.sentTo)
 	}
-	from := func(name string) bool {
+	return slices.ContainsFunc(slices.Collect(r.Names()), func(name string) bool {
 		id, asked := v.Lookup(name)
 		return asked && v.Restored(id)
-	}
-	return slices.ContainsFunc(slices.Collect(r.Names()), from)
+	})
 }
 
 // agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile

@@ -107,7 +107,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		}
 		if !wildcard(v) {
 			s.cameWildcard = false
-			s.unsubscribed()
+			s.sentTo, s.removedTo = 0, unseen
 			s.forget(v, func(*entry) bool { return false })
 			s.touched.resend = nil
 		} else if len(names.Gone) > 0 {
