@@ -8,9 +8,8 @@ import (
 	"weak"
 )
 
-// While the control plane is away, what clients come back with cannot be reconciled, and stays. Clients that come
-// back together mostly come with the same versions, so equal tables of claims are kept once, as package
-// unique does with values. Whoever changes one gets a copy first (exact.own).
+// While the control plane is away, what clients come back with cannot be reconciled, and stays. They mostly come with the same
+// versions, so equal tables of claims are kept once, as package unique does with values.
 
 // claims is a table of claims that nobody changes.
 type claims struct {
@@ -68,7 +67,7 @@ func (e *exact) equals(c *claims) bool {
 	return c.count == e.count
 }
 
-// own makes the table the client's own, since it is about to change, and returns where an entry of it is now.
+// own makes the table the client's own, since it is about to change, and returns where an entry is now.
 func (e *exact) own(v *entry) *entry {
 	if e.shared == nil {
 		return v

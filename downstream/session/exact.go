@@ -6,10 +6,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// exact is the record of an exact client: each resource that it holds, by name. There may be very
-// many, and all are looked at under the lock of the type, so they are in one open-addressed table,
-// which takes fewer cache misses than a map. The zero value is empty, and nil is that of a plain
-// client.
+// exact is the record of an exact client: each resource that it holds, by name. There may be very many, and all are
+// looked at under the lock of the type, so they are in one open-addressed table, which takes fewer cache misses than a
+// map. The zero value is empty, and nil is that of a plain client.
 type exact struct {
 	// table is at most three quarters full. An entry stands where its hash says, or in the first
 	// free place behind that, until the table is rebuilt.
@@ -90,8 +89,7 @@ func (e *exact) lookUp(hash uint32, name string) *entry {
 	return nil
 }
 
-// put records that the client holds a version of a resource, which a response at a position carried.
-// It is claimed no longer.
+// put records that the client holds a version of a resource, which a response at a position carried. It is claimed no longer.
 func (e *exact) put(name, version string, at cache.Seq) *entry {
 	e.own(nil)
 	if (e.taken+1)*4 > len(e.table)*3 {

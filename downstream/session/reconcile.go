@@ -231,8 +231,7 @@ func (x *exchange) unconfirmed(v fanout.View, r *cache.Resource) bool {
 	})
 }
 
-// agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile
-// (TTL-5).
+// agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile (TTL-5).
 func (x *exchange) agrees(e *entry, r *cache.Resource, p *plan) {
 	x.exact.agree(e, p.position)
 	if x.ttl {
