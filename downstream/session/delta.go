@@ -333,7 +333,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *plan
 		v.Tell(id, 0)
 		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
 	case d.collectAbsence(v, id, &a, asked, forced, p):
-		return // it waits, and is paid when the removal is sent
+		return // it waits, and is cleared when the removal is sent
 	}
 	d.clear(id, &a)
 }
