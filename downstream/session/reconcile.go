@@ -71,20 +71,14 @@ func (x *exchange) resolved(v fanout.View) bool {
 	return x.touched.resolved
 }
 
-// look says how a resource is looked at.
-type look struct {
-	push bool // changes are sent
-	all  bool // the wildcard was asked for: its members are sent whatever the client holds
-}
-
 // reconcileMembers looks at the members of the wildcard's set that have changed since they were looked at
 // last, or at all of them if the wildcard was asked for (DOWN-DELTA-13, row j).
-func (x *exchange) reconcileMembers(v fanout.View, how look, p *plan) {
+func (x *exchange) reconcileMembers(v fanout.View, all bool, p *plan) {
 	after := x.sentTo
-	if after < v.Set().Forgotten() || how.all {
+	if after < v.Set().Forgotten() || all {
 		x.touched.all = x.exact.count > 0 // what it holds may have gone long ago (H-42)
 	}
-	if how.all {
+	if all {
 		after = 0
 	}
 	var gone []string
@@ -94,14 +88,14 @@ func (x *exchange) reconcileMembers(v fanout.View, how look, p *plan) {
 			continue
 		}
 		e := x.exact.lookUp(c.Resource.Hash, c.Name)
-		x.reconcileWith(v, c.Name, c.Resource, e, how, p)
+		x.reconcileWith(v, c.Name, c.Resource, e, all, p)
 		if x.touched.all && e != nil {
 			x.exact.looked(c.Resource)
 		}
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
 	for _, name := range slices.Backward(gone) {
-		x.reconcile(v, name, how, p)
+		x.reconcile(v, name, all, p)
 	}
 	x.members, x.sentTo = false, p.position
 }
@@ -123,7 +117,7 @@ func (x *exchange) reconcileTouched(v fanout.View, push bool, p *plan) {
 	x.touched.all, x.touched.members = false, false
 	for _, name := range distinct(names) {
 		if !answersFor(v, name) {
-			x.reconcile(v, name, look{push: push}, p)
+			x.reconcile(v, name, false, p)
 		}
 	}
 }
@@ -140,30 +134,28 @@ func answersFor(v fanout.View, name string) bool {
 	return own != nil || a.State != cache.Present
 }
 
-// reconcile looks at one resource.
-func (x *exchange) reconcile(v fanout.View, name string, how look, p *plan) {
+// reconcile looks at one resource. all says that the wildcard was asked for: its members are sent whatever the client holds.
+func (x *exchange) reconcile(v fanout.View, name string, all bool, p *plan) {
 	r := v.Resource(name)
 	if isMember := wildcard(v) && !v.Leads(name); isMember && !whole(v) {
 		r = nil // nobody knows yet
 	}
-	x.reconcileWith(v, name, r, x.exact.find(name), how, p)
+	x.reconcileWith(v, name, r, x.exact.find(name), all, p)
 }
 
 // reconcileWith does that given what is wanted, or nil, and what the client holds.
-func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, e *entry, how look, p *plan) {
+func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, e *entry, all bool, p *plan) {
 	again := e == nil || x.touched.resend.has(name)
 	switch {
 	case r == nil:
-		x.reconcileAbsent(v, name, e, how, p)
+		x.reconcileAbsent(v, name, e, p)
 	case e.claims() && e.version == r.Version:
 		x.agrees(e, r, p)
 	case e.claims() && x.unconfirmed(v, r): // RECON-19
 		x.touched.open = true
-	case !how.all && !again && x.keeps(v, r, e.at):
+	case !all && !again && x.keeps(v, r, e.at):
 		x.exact.unclaim(e)
-	case !how.push && !how.all:
-		x.touched.names.add(name)
-	case x.waitsForCDS && !how.all:
+	case x.waitsForCDS && !all:
 		x.heldForCDS = true
 		x.touched.names.add(name)
 	case x.leavesOut(v, r, p): // the error says the rest
@@ -174,7 +166,7 @@ func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, 
 }
 
 // reconcileAbsent looks at a resource that nobody wants, or that does not exist. What cannot be reconciled yet stays.
-func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how look, p *plan) {
+func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, p *plan) {
 	switch {
 	case e == nil && !x.touched.resend.has(name):
 	case x.mayCover(v, name): // it stays (NAME-11)
@@ -183,7 +175,7 @@ func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how loo
 		x.touched.open = true
 	case !x.delta: // no response says so (DOWN-SOTW-10)
 		x.exact.remove(name)
-	case !how.push && !how.all, x.laterThanNew(e, p):
+	case x.laterThanNew(e, p):
 		x.exact.unclaim(e)
 		x.touched.names.add(name)
 	default:

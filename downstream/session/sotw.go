@@ -239,7 +239,7 @@ func (s *sotwState) collectAll(v fanout.View, p *plan) {
 // collectChanges lists what has changed in the set after a position, and passes it.
 func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *plan) {
 	if s.exact != nil {
-		s.reconcileMembers(v, look{true, s.wildcardAsked}, p)
+		s.reconcileMembers(v, s.wildcardAsked, p)
 	} else {
 		for c := range v.Set().Since(after) {
 			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
