@@ -18,8 +18,10 @@ import (
 type touched struct {
 	names pile[string]
 	// resend has what is said again whatever the client holds: what it has given up by name under the wildcard
-	// (WILD-8), and members that clusters which it was sent refer to (ORDER-4).
+	// (WILD-8), and members that clusters which it was sent refer to (ORDER-4). left has what of the former was not
+	// looked at yet: that is an answer, which waits for no ACK, and what cannot be decided then is a change.
 	resend  nameSet
+	left    pile[string]
 	all     bool // everything that it holds
 	members bool // every member of the wildcard's set
 	// open says that something that it holds could not be reconciled when it was looked at last: it is
@@ -34,9 +36,7 @@ type touched struct {
 // whether it is from disk, and whether all names have answers.
 type situation struct{ synced, restored, resolved bool }
 
-func (t *touched) any() bool {
-	return t.all || t.members || t.names.len()+len(t.resend) > 0
-}
+func (t *touched) any() bool { return t.all || t.members || t.names.len()+len(t.resend) > 0 }
 
 // surveys decides whether everything that an exact client holds is looked at now, and which of its names are.
 func (x *exchange) surveys(v fanout.View, push bool) {
@@ -100,21 +100,26 @@ func (x *exchange) reconcileMembers(v fanout.View, all bool, p *plan) {
 	x.members, x.sentTo = false, p.position
 }
 
-// reconcileTouched looks at what is touched beside these.
+// reconcileTouched looks at what is touched beside these. Of what was given up, that to which an alias leads is no answer.
 func (x *exchange) reconcileTouched(v fanout.View, push bool, p *plan) {
-	if x.exact == nil || !push || !x.touched.any() {
+	if x.exact == nil || !x.touched.any() {
 		return
 	}
-	names := slices.AppendSeq(x.touched.names.take(), maps.Keys(x.touched.resend))
-	if x.touched.all {
-		names = append(names, x.exact.unlooked()...)
-	}
-	if x.touched.members && whole(v) {
-		for c := range v.Set().Since(0) {
-			names = append(names, c.Name)
+	waits := func(name string) bool { return v.Leads(name) || !x.touched.resend.has(name) }
+	names := slices.DeleteFunc(x.touched.left.take(), waits)
+	p.answer = p.answer || !push && len(names) > 0
+	if push {
+		names = slices.AppendSeq(x.touched.names.take(), maps.Keys(x.touched.resend))
+		if x.touched.all {
+			names = append(names, x.exact.unlooked()...)
 		}
+		if x.touched.members && whole(v) {
+			for c := range v.Set().Since(0) {
+				names = append(names, c.Name)
+			}
+		}
+		x.touched.all, x.touched.members = false, false
 	}
-	x.touched.all, x.touched.members = false, false
 	for _, name := range distinct(names) {
 		if !answersFor(v, name) {
 			x.reconcile(v, name, false, p)

@@ -109,7 +109,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 			s.cameWildcard = false
 			s.sentTo, s.removedTo = 0, unseen
 			s.forget(v, func(*entry) bool { return false })
-			s.touched.resend = nil
+			s.touched.resend, s.touched.left = nil, pile[string]{}
 		} else if len(names.Gone) > 0 {
 			s.fallsBack(v, names.Gone)
 		}
@@ -133,6 +133,7 @@ func (s *sotwState) fallsBack(v fanout.View, gone []string) {
 	for _, name := range gone {
 		if s.exact.find(name) != nil || v.Set().Member(name) != nil {
 			put(&s.touched.resend, name, struct{}{})
+			s.touched.left.add(name)
 		}
 	}
 }
