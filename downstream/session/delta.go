@@ -154,10 +154,11 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 	}
 	if g.all {
 		d.sentTo, d.removedTo = 0, unseen
-		d.touched.resend = nil
+		d.touched.resend, d.touched.left = nil, pile[string]{}
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.sub.Read(func(v fanout.View) {
+		d.touched.left.add(asked.Left...)
 		for _, name := range asked.Left {
 			put(&d.touched.resend, name, struct{}{})
 		}
