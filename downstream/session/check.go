@@ -85,8 +85,7 @@ func (i *invariants) inFlight(x *exchange) {
 func (i *invariants) holdings(v fanout.View, st state) {
 	x := st.base()
 	i.cursors(v, x)
-	// Each resource that an exact client holds is wanted, or will be looked at, at the latest when all names have answers.
-	// and its set is whole.
+	// Each resource that an exact client holds is wanted, or looked at when all names have answers and the set is whole.
 	looks := st.due() || x.sub.Changed()
 	unanswered := slices.ContainsFunc(v.Names(), v.Unanswered) || wildcard(v) && !whole(v)
 	for e := range x.exact.all() {

@@ -26,9 +26,8 @@ type deltaState struct {
 	// removal for an answer, and wait for ever (MISS-9).
 	suppresses bool
 
-	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
-	// is kept in the state of Clusters until then, and in that of Endpoints until the first
-	// request (ORDER-4).
+	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It is kept in the state of
+	// Clusters until then, and in that of Endpoints until the first request (ORDER-4).
 	needed nameSet
 }
 
@@ -116,7 +115,7 @@ func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
 	}
 }
 
-// mayStay notes what the client may still have because of names that it goes on asking for, or asks for now.
+// mayStay notes what the client may still have because of names that it asks for.
 func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
 	asked := make(nameSet, len(subscribe))
 	for _, name := range subscribe {
@@ -165,6 +164,9 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 		if wildcard(v) {
 			d.touched.names.add(slices.Collect(maps.Keys(g.names))...)
 			return
+		}
+		for name := range g.names { // another name may lead there that has not been answered
+			d.tangled = d.tangled || v.Resource(name) != nil
 		}
 		d.forget(v, func(e *entry) bool {
 			if g.stays.has(e.name) { // it may have dropped it
@@ -361,8 +363,8 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 		d.expand(v)
 		d.touched.names.add(v.Name(id)) // what bears the name is not wanted
 	}
-	d.aliased, d.several = d.aliased || elsewhere, d.several || len(a.More) > 0
-	if led := d.aliased && v.Told(id).Copy(); led && !d.replaces(v, a) {
+	d.aliased, d.tangled = d.aliased || elsewhere, d.tangled || len(a.More) > 0
+	if led := v.Told(id).Copy() || d.tangled; d.aliased && led && !d.replaces(v, a) {
 		d.touched.all = true
 		d.touched.members = d.touched.members || wildcard(v) && a.State == cache.Present // else tellGone says so
 	}
@@ -370,7 +372,7 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 
 // replaces reports whether an answer is the one resource that the client holds, in another version.
 func (d *deltaState) replaces(v fanout.View, a *cache.Answer) bool {
-	if a.Resource == nil || d.several {
+	if a.Resource == nil || d.tangled {
 		return false
 	}
 	version, some := d.of(v, a.Resource.Name)

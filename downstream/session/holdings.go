@@ -26,8 +26,8 @@ type holdings struct {
 	sentTo, removedTo cache.Seq
 	exact             *exact // nil: the client is plain
 	// aliased says that the client was sent a resource that has aliases, or was led to one by an alias.
-	// several says that a name has led it to several.
-	aliased, several bool
+	// tangled says that a name has led it to several, or that it gave up one of several names that lead to one.
+	aliased, tangled bool
 	// sets says that the client is sent whole sets (full-state SotW), each of which says all that
 	// it holds.
 	sets bool
@@ -182,7 +182,7 @@ func (h *holdings) expand(v fanout.View, asked ...string) {
 	h.exact = e
 }
 
-// compact makes an exact client plain, if the positions say the same as its table.
+// compact makes an exact Delta client plain, if the positions say the same as its table.
 func (h *holdings) compact(v fanout.View) {
 	switch e := h.exact; {
 	case e == nil, e.open():

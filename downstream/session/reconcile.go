@@ -176,10 +176,12 @@ func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, p *plan
 	case e == nil && !x.touched.resend.has(name):
 	case x.mayCover(v, name): // it stays (NAME-11)
 		x.exact.unclaim(e)
+		drop(&x.touched.resend, name)
 	case !x.certain(v, name, e.claims()):
 		x.touched.open = true
 	case !x.delta: // no response says so (DOWN-SOTW-10)
 		x.exact.remove(name)
+		drop(&x.touched.resend, name)
 	case x.laterThanNew(e, p):
 		x.exact.unclaim(e)
 		x.touched.names.add(name)
