@@ -22,7 +22,7 @@ const leastShared = 64
 
 var (
 	claimSeed = maphash.MakeSeed()
-	claimsMu  sync.Mutex
+	claimsMu  sync.Mutex // the last of all locks: nothing is taken under it
 	// claimsOf has the tables that some exact client shares, by the sum of the hashes of their entries.
 	claimsOf = make(map[uint64]weak.Pointer[claims])
 )
@@ -42,7 +42,7 @@ func (e *exact) share() {
 		e.shared, e.table, e.taken = c, c.table, e.count
 		return
 	}
-	e.room(0) // without free places that this client may have needed
+	e.room(0) // without the places that giving names up has left
 	c := &claims{e.table, e.count}
 	e.shared, claimsOf[sum] = c, weak.Make(c)
 	runtime.AddCleanup(c, dropClaims, sum)

@@ -74,6 +74,8 @@ type givenUp struct {
 	stays nameSet
 }
 
+func (g *givenUp) any() bool { return len(g.names) > 0 || g.all }
+
 // leaves takes in that a request is about to take effect, and returns what it gives up. A client that will
 // have names and the wildcard is exact from now on.
 func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
@@ -90,7 +92,7 @@ func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
 			g.all = g.all || name == fanout.Wildcard && all
 			d.givesUp(v, name, &g)
 		}
-		if gives := len(g.names) > 0 || g.all; gives && (d.aliased || d.reconciling()) {
+		if listsNames := d.aliased || d.reconciling(); g.any() && listsNames {
 			d.mayStay(v, subscribe, &g)
 		}
 	})
@@ -145,7 +147,7 @@ func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
 // left takes in what the client has given up. It drops that, unless another name or the wildcard covers it:
 // under the wildcard it is sent the wildcard's state of each name, whatever it holds (WILD-8).
 func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
-	if len(g.names) == 0 && !g.all {
+	if !g.any() {
 		return
 	}
 	for name := range g.names {
@@ -285,11 +287,9 @@ func (d *deltaState) settles(v fanout.View, p *plan) {
 	if d.removedTo != unseen {
 		v.Set().Passed(d.removedTo)
 	}
-	switch {
-	case !d.pending() && !d.touched.open && len(p.removed) == 0:
+	d.exact.share()
+	if !d.pending() && !d.touched.open && len(p.removed) == 0 {
 		d.compact(v)
-	default:
-		d.exact.share()
 	}
 }
 

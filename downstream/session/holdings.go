@@ -144,8 +144,7 @@ func (h *holdings) removed(names ...string) {
 	}
 }
 
-// unknown records that nobody knows which version the client holds of a resource that no name or
-// only an alias leads to.
+// unknown records that nobody knows which version the client holds of a resource.
 func (h *holdings) unknown(v fanout.View, name string) {
 	h.expand(v)
 	h.exact.unknown(name)
@@ -190,7 +189,7 @@ func (h *holdings) compact(v fanout.View) {
 		h.exact, h.removedTo = nil, h.sentTo
 		v.Set().Passed(h.removedTo)
 	case !wildcard(v) && h.hasNamesOnly(v):
-		h.exact, h.aliased = nil, false
+		h.exact, h.aliased, h.tangled = nil, false, false
 	}
 }
 
