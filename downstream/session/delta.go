@@ -18,8 +18,7 @@ type deltaState struct {
 	// opening says that the type's first request asked for the wildcard, so that no response of
 	// the type precedes its answer (DOWN-DELTA-13).
 	opening bool
-	// resend says that resources are sent whatever versions the client came with
-	// (resend_on_reconnect_types).
+	// resend says that resources are sent whatever versions the client came with (resend_on_reconnect_types).
 	resend bool
 	// suppresses says that the client is sent the removal of a name only if it has a copy, sent or
 	// brought, and has not asked again since. A client that waits for the name would take the
@@ -69,8 +68,7 @@ func (d *deltaState) comesBack(versions map[string]string) {
 type givenUp struct {
 	names nameSet // those that the client subscribed to, and what they lead to
 	all   bool    // the wildcard, to which it subscribed
-	// stays has what the client may still have because of another name: its copy lists that, as far as anybody
-	// knows.
+	// stays has what the client may still have because of another name: its copy lists that, as far as anybody knows.
 	stays nameSet
 }
 
@@ -113,7 +111,9 @@ func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
 	put(&g.names, name, struct{}{})
 	a := v.Answer(id)
 	for _, r := range a.Resources() {
-		put(&g.names, r.Name, struct{}{})
+		if !subscribes(v, r.Name) {
+			put(&g.names, r.Name, struct{}{})
+		}
 	}
 }
 
@@ -202,7 +202,10 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 			}
 		})
 	}
-	if follows := !first || d.suppresses || d.needed != nil; follows && len(asked.Names) > 0 {
+	if len(asked.Names) == 0 {
+		return
+	}
+	if !first || d.suppresses || d.needed != nil {
 		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
 		d.needed = nil
 	}
@@ -364,7 +367,8 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 		d.touched.names.add(v.Name(id)) // what bears the name is not wanted
 	}
 	d.aliased, d.tangled = d.aliased || elsewhere, d.tangled || len(a.More) > 0
-	if led := v.Told(id).Copy() || d.tangled; d.aliased && led && !d.replaces(v, a) {
+	held := v.Told(id).Copy() || d.tangled
+	if d.aliased && held && !d.replaces(v, a) {
 		d.touched.all = true
 		d.touched.members = d.touched.members || wildcard(v) && a.State == cache.Present // else tellGone says so
 	}
@@ -389,8 +393,7 @@ func (d *deltaState) keepsDenied(v fanout.View, a *cache.Answer, name string) bo
 	return has
 }
 
-// collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
-// may have to wait.
+// collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *plan) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
 	has := told.Copy() || d.exact.find(name) != nil
@@ -415,9 +418,8 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	return false
 }
 
-// collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
-// whole response while a wildcard waits for its answer: Envoy would take them for the answer
-// (DOWN-DELTA-13).
+// collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the whole response while
+// a wildcard waits for its answer: Envoy would take them for the answer (DOWN-DELTA-13).
 func (d *deltaState) collectErrors(v fanout.View, p *plan) {
 	if d.wildcardAsked && len(p.resources)+len(p.heartbeats)+len(p.gone) == 0 {
 		for _, r := range p.leftOut {
