@@ -27,7 +27,7 @@ type lingerers struct {
 // stay is how long a name lingers.
 type stay struct {
 	until time.Time
-	// awaited: it is from disk. It lingers even if it becomes Absent, so that its client is told of
+	// awaited: it is from disk. It lingers even if it becomes Absent, so that its client is sent
 	// the removal when it comes back, and not after a silence (UP-7).
 	awaited bool
 }

@@ -85,8 +85,7 @@ func (i *invariants) inFlight(x *exchange) {
 func (i *invariants) holdings(v fanout.View, st state) {
 	x := st.base()
 	i.cursors(v, x)
-	// Each resource that an exact client holds is wanted, or will be looked at, at the latest when all names have answers.
-	// and its set is whole.
+	// Each resource that an exact client holds is wanted, or looked at when all names have answers and the set is whole.
 	looks := st.due() || x.sub.Changed()
 	unanswered := slices.ContainsFunc(v.Names(), v.Unanswered) || wildcard(v) && !whole(v)
 	for e := range x.exact.all() {
@@ -108,10 +107,9 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	nothing := h.sentTo == 0 && h.removedTo == unseen
 	i.must(subscribed || nothing, "without the wildcard changes were sent up to %d and removals up to %d", h.sentTo, h.removedTo)
 	i.must(h.exact == nil || h.removedTo == unseen, "an exact client was sent removals up to %d", h.removedTo)
-	named := len(v.Names()) > 0
-	i.must(h.exact != nil || !subscribed || !named, "a plain client has names and the wildcard")
+	i.must(h.exact != nil || !subscribed || len(v.Names()) == 0, "a plain client has names and the wildcard")
 	// If the client is plain, the positions say everything.
-	if shares := h.exact == nil && h.inStep(); !subscribed || !shares || named {
+	if h.exact != nil || !h.inStep() || !subscribed {
 		return
 	}
 	for c := range v.Set().Since(0) {

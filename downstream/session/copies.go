@@ -5,15 +5,13 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// keepsClaim reports whether the client keeps what it came with, because what a name leads to is known from
-// disk only (RECON-19).
+// keepsClaim reports whether the client keeps what it came with: what a name leads to is known from disk only (RECON-19).
 func (x *exchange) keepsClaim(v fanout.View, id cache.ID, r *cache.Resource) bool {
 	e := x.exact.lookUp(r.Hash, r.Name)
 	return e.claims() && e.version != r.Version && v.Restored(id)
 }
 
-// collectCopies lists the resources that a name leads to and that the client does not hold, or
-// that it is to be sent all the same.
+// collectCopies lists the resources that a name leads to and that the client does not hold, or must be sent again.
 func (x *exchange) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *plan) {
 	told, tooLarge, kept, older := v.Told(id), 0, 0, false
 	for _, r := range a.Resources() {

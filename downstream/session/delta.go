@@ -18,17 +18,15 @@ type deltaState struct {
 	// opening says that the type's first request asked for the wildcard, so that no response of
 	// the type precedes its answer (DOWN-DELTA-13).
 	opening bool
-	// resend says that resources are sent whatever versions the client came with
-	// (resend_on_reconnect_types).
+	// resend says that resources are sent whatever versions the client came with (resend_on_reconnect_types).
 	resend bool
 	// suppresses says that the client is sent the removal of a name only if it has a copy, sent or
 	// brought, and has not asked again since. A client that waits for the name would take the
 	// removal for an answer, and wait for ever (MISS-9).
 	suppresses bool
 
-	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
-	// is kept in the state of Clusters until then, and in that of Endpoints until the first
-	// request (ORDER-4).
+	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It is kept in the state of
+	// Clusters until then, and in that of Endpoints until the first request (ORDER-4).
 	needed nameSet
 }
 
@@ -56,10 +54,13 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	d.exact = new(exact)
 	d.exact.claim(versions)
 	d.reconnected, d.touched.all, d.returning = true, true, d.url == cache.Cluster
-	for name := range versions {
-		if d.resend || d.needed.has(name) {
+	if d.resend {
+		for name := range versions {
 			d.exact.unknown(name)
 		}
+	}
+	for name := range d.needed {
+		d.exact.unknown(name)
 	}
 }
 
@@ -67,10 +68,11 @@ func (d *deltaState) comesBack(versions map[string]string) {
 type givenUp struct {
 	names nameSet // those that the client subscribed to, and what they lead to
 	all   bool    // the wildcard, to which it subscribed
-	// stays has what the client may still have because of another name: its copy lists that, as far as anybody
-	// knows.
+	// stays has what the client may still have because of another name: its copy lists that, as far as anybody knows.
 	stays nameSet
 }
+
+func (g *givenUp) any() bool { return len(g.names) > 0 || g.all }
 
 // leaves takes in that a request is about to take effect, and returns what it gives up. A client that will
 // have names and the wildcard is exact from now on.
@@ -88,7 +90,7 @@ func (d *deltaState) leaves(subscribe, unsubscribe []string) (g givenUp) {
 			g.all = g.all || name == fanout.Wildcard && all
 			d.givesUp(v, name, &g)
 		}
-		if gives := len(g.names) > 0 || g.all; gives && (d.aliased || d.reconciling()) {
+		if listsNames := d.aliased || d.reconciling(); g.any() && listsNames {
 			d.mayStay(v, subscribe, &g)
 		}
 	})
@@ -109,11 +111,13 @@ func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
 	put(&g.names, name, struct{}{})
 	a := v.Answer(id)
 	for _, r := range a.Resources() {
-		put(&g.names, r.Name, struct{}{})
+		if !subscribes(v, r.Name) {
+			put(&g.names, r.Name, struct{}{})
+		}
 	}
 }
 
-// mayStay notes what the client may still have because of names that it goes on asking for, or asks for now.
+// mayStay notes what the client may still have because of names that it asks for.
 func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
 	asked := make(nameSet, len(subscribe))
 	for _, name := range subscribe {
@@ -143,24 +147,28 @@ func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
 // left takes in what the client has given up. It drops that, unless another name or the wildcard covers it:
 // under the wildcard it is sent the wildcard's state of each name, whatever it holds (WILD-8).
 func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
-	if len(g.names) == 0 && !g.all {
+	if !g.any() {
 		return
 	}
 	for name := range g.names {
 		d.answered(name)
 	}
 	if g.all {
-		d.unsubscribed()
-		d.touched.resend = nil
+		d.sentTo, d.removedTo = 0, unseen
+		d.touched.resend, d.touched.left = nil, pile[string]{}
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.sub.Read(func(v fanout.View) {
+		d.touched.left.add(asked.Left...)
 		for _, name := range asked.Left {
 			put(&d.touched.resend, name, struct{}{})
 		}
 		if wildcard(v) {
 			d.touched.names.add(slices.Collect(maps.Keys(g.names))...)
 			return
+		}
+		for name := range g.names { // another name may lead there that has not been answered
+			d.tangled = d.tangled || v.Resource(name) != nil
 		}
 		d.forget(v, func(e *entry) bool {
 			if g.stays.has(e.name) { // it may have dropped it
@@ -194,7 +202,10 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 			}
 		})
 	}
-	if follows := !first || d.suppresses || d.needed != nil; follows && len(asked.Names) > 0 {
+	if len(asked.Names) == 0 {
+		return
+	}
+	if !first || d.suppresses || d.needed != nil {
 		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
 		d.needed = nil
 	}
@@ -279,11 +290,9 @@ func (d *deltaState) settles(v fanout.View, p *plan) {
 	if d.removedTo != unseen {
 		v.Set().Passed(d.removedTo)
 	}
-	switch {
-	case !d.pending() && !d.touched.open && len(p.removed) == 0:
+	d.exact.share()
+	if !d.pending() && !d.touched.open && len(p.removed) == 0 {
 		d.compact(v)
-	default:
-		d.exact.share()
 	}
 }
 
@@ -330,7 +339,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *plan
 		v.Tell(id, 0)
 		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
 	case d.collectAbsence(v, id, &a, asked, forced, p):
-		return // it waits, and is paid when the removal is sent
+		return // it waits, and is cleared when the removal is sent
 	}
 	d.clear(id, &a)
 }
@@ -357,8 +366,9 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 		d.expand(v)
 		d.touched.names.add(v.Name(id)) // what bears the name is not wanted
 	}
-	d.aliased, d.several = d.aliased || elsewhere, d.several || len(a.More) > 0
-	if led := d.aliased && v.Told(id).Copy(); led && !d.replaces(v, a) {
+	d.aliased, d.tangled = d.aliased || elsewhere, d.tangled || len(a.More) > 0
+	held := v.Told(id).Copy() || d.tangled
+	if d.aliased && held && !d.replaces(v, a) {
 		d.touched.all = true
 		d.touched.members = d.touched.members || wildcard(v) && a.State == cache.Present // else tellGone says so
 	}
@@ -366,7 +376,7 @@ func (d *deltaState) follows(v fanout.View, id cache.ID, a *cache.Answer) {
 
 // replaces reports whether an answer is the one resource that the client holds, in another version.
 func (d *deltaState) replaces(v fanout.View, a *cache.Answer) bool {
-	if a.Resource == nil || d.several {
+	if a.Resource == nil || d.tangled {
 		return false
 	}
 	version, some := d.of(v, a.Resource.Name)
@@ -383,8 +393,7 @@ func (d *deltaState) keepsDenied(v fanout.View, a *cache.Answer, name string) bo
 	return has
 }
 
-// collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
-// may have to wait.
+// collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *plan) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
 	has := told.Copy() || d.exact.find(name) != nil
@@ -409,9 +418,8 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	return false
 }
 
-// collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
-// whole response while a wildcard waits for its answer: Envoy would take them for the answer
-// (DOWN-DELTA-13).
+// collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the whole response while
+// a wildcard waits for its answer: Envoy would take them for the answer (DOWN-DELTA-13).
 func (d *deltaState) collectErrors(v fanout.View, p *plan) {
 	if d.wildcardAsked && len(p.resources)+len(p.heartbeats)+len(p.gone) == 0 {
 		for _, r := range p.leftOut {

@@ -6,10 +6,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// exact is the record of an exact client: each resource that it holds, by name. There may be very
-// many, and all are looked at under the lock of the type, so they are in one open-addressed table,
-// which takes fewer cache misses than a map. The zero value is empty, and nil is that of a plain
-// client.
+// exact is the record of an exact client: each resource that it holds, by name. There may be very many, and all are
+// looked at under the lock of the type, so they are in one open-addressed table, which takes fewer cache misses than a
+// map. The zero value is empty, and nil is that of a plain client.
 type exact struct {
 	// table is at most three quarters full. An entry stands where its hash says, or in the first
 	// free place behind that, until the table is rebuilt.
@@ -32,6 +31,7 @@ type entry struct {
 	// reconciled with what there is.
 	claimed bool
 	brought bool // the same, whether or not it is reconciled, until it is sent
+	looked  bool // it was looked at as a member, just before everything is (unlooked)
 }
 
 // claim takes in the versions of a first request.
@@ -89,8 +89,7 @@ func (e *exact) lookUp(hash uint32, name string) *entry {
 	return nil
 }
 
-// put records that the client holds a version of a resource, which a response at a position carried.
-// It is claimed no longer.
+// put records that the client holds a version of a resource, which a response at a position carried. It is claimed no longer.
 func (e *exact) put(name, version string, at cache.Seq) *entry {
 	e.own(nil)
 	if (e.taken+1)*4 > len(e.table)*3 {
@@ -143,6 +142,25 @@ func (e *exact) disclaim(v *entry) {
 	if v = e.unclaim(v); v != nil && v.brought {
 		e.own(v).brought = false
 	}
+}
+
+// looked notes that what is held of a resource was looked at, so that unlooked leaves it out.
+func (e *exact) looked(r *cache.Resource) {
+	if v := e.own(e.lookUp(r.Hash, r.Name)); v != nil {
+		v.looked = true
+	}
+}
+
+// unlooked returns the names of the others, and forgets which were looked at.
+func (e *exact) unlooked() (names []string) {
+	for v := range e.all() {
+		if v.looked {
+			e.own(v).looked = false
+			continue
+		}
+		names = append(names, v.name)
+	}
+	return names
 }
 
 // open reports whether some claims are not reconciled.

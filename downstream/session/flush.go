@@ -34,8 +34,7 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	return s.say(sp, now), nil
 }
 
-// Due reports whether Next may return a response or the end of the stream, or something waits to
-// be sent.
+// Due reports whether Next may return a response or the end of the stream, or something waits to be sent.
 func (s *Session) Due() bool {
 	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.due() })
 }
@@ -52,10 +51,9 @@ type candidate struct {
 	takesAway bool // the response has removals
 }
 
-// choose finds the type that sends next: the first one with something to send in its turn, else the
-// last one whose removals need not wait any longer. It starts over after every response, since a later
-// type may refer to what has come meanwhile for an earlier one. No type goes on for ever: after a
-// response it waits for the ACK.
+// choose finds the type that sends next: the first one with something to send in its turn, else the last one whose
+// removals need not wait any longer. It starts over after every response, since a later type may refer to what has
+// come meanwhile for an earlier one. No type goes on for ever: after a response it waits for the ACK.
 func (s *Session) choose(now time.Time) (*candidate, *End) {
 	s.endWait(now)
 	chosen, removals := s.ask(now)
@@ -142,13 +140,11 @@ func (s *Session) putsOff(x *exchange, now time.Time) bool {
 	return x.heldForCDS || x.reconciling() || lacksAck
 }
 
-// collect asks a type what it has to send. push says that changes may be sent, too, and not only
-// answers.
+// collect asks a type what it has to send. push says that changes may be sent, too, and not only answers.
 func (s *Session) collect(st state, now time.Time) *candidate {
 	x := st.base()
 	sp := &candidate{state: st}
-	// Clusters that something may refer to, and no longer waits for, are sent although others are
-	// not acknowledged.
+	// Clusters that something may refer to, and no longer waits for, are sent although others are not acknowledged.
 	inVain := x.waitedInVain && s.referrersDue()
 	push := inVain || !x.blocked(now, s.config.AckTimeout)
 	x.waitsForCDS, x.heldForCDS = x.refers && s.holdsForCDS(), false
@@ -170,8 +166,10 @@ func (s *Session) collect(st state, now time.Time) *candidate {
 	if sp.pushed && !sp.late() {
 		x.waitSince = time.Time{} // the removals that waited have become obsolete
 	}
-	nothing := !sp.early() && !sp.late()
-	if waits := st.due() || x.heldForCDS; x.source != nil && nothing && !waits {
+	if x.source == nil || st.due() || x.heldForCDS {
+		return sp
+	}
+	if !sp.early() && !sp.late() {
 		s.untell(x, now) // the change does not concern this client
 	}
 	return sp
@@ -255,8 +253,7 @@ func (s *Session) leave(x *exchange, now time.Time) {
 // Untold is a traced source that no response will carry.
 type Untold struct {
 	Source *cache.Source
-	// Behind says that the client is too many updates behind; otherwise there was nothing to send
-	// to it.
+	// Behind says that the client is too many updates behind; otherwise there was nothing to send to it.
 	Behind bool
 }
 

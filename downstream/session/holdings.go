@@ -26,8 +26,8 @@ type holdings struct {
 	sentTo, removedTo cache.Seq
 	exact             *exact // nil: the client is plain
 	// aliased says that the client was sent a resource that has aliases, or was led to one by an alias.
-	// several says that a name has led it to several.
-	aliased, several bool
+	// tangled says that a name has led it to several, or that it gave up one of several names that lead to one.
+	aliased, tangled bool
 	// sets says that the client is sent whole sets (full-state SotW), each of which says all that
 	// it holds.
 	sets bool
@@ -144,8 +144,7 @@ func (h *holdings) removed(names ...string) {
 	}
 }
 
-// unknown records that nobody knows which version the client holds of a resource that no name or
-// only an alias leads to.
+// unknown records that nobody knows which version the client holds of a resource.
 func (h *holdings) unknown(v fanout.View, name string) {
 	h.expand(v)
 	h.exact.unknown(name)
@@ -182,7 +181,7 @@ func (h *holdings) expand(v fanout.View, asked ...string) {
 	h.exact = e
 }
 
-// compact makes an exact client plain, if the positions say the same as its table.
+// compact makes an exact Delta client plain, if the positions say the same as its table.
 func (h *holdings) compact(v fanout.View) {
 	switch e := h.exact; {
 	case e == nil, e.open():
@@ -190,7 +189,7 @@ func (h *holdings) compact(v fanout.View) {
 		h.exact, h.removedTo = nil, h.sentTo
 		v.Set().Passed(h.removedTo)
 	case !wildcard(v) && h.hasNamesOnly(v):
-		h.exact, h.aliased = nil, false
+		h.exact, h.aliased, h.tangled = nil, false, false
 	}
 }
 
@@ -235,9 +234,6 @@ func (h *holdings) hasNamesOnly(v fanout.View) bool {
 func (h *holdings) wants(v fanout.View, name string) bool {
 	return v.Resource(name) != nil || subscribes(v, name)
 }
-
-// unsubscribed takes in that the wildcard is given up.
-func (h *holdings) unsubscribed() { h.sentTo, h.removedTo = 0, unseen }
 
 // forget erases what nobody wants, with exceptions.
 func (h *holdings) forget(v fanout.View, except func(*entry) bool) {

@@ -35,7 +35,7 @@ func (d *deltaState) collectMembers(v fanout.View, push bool, p *plan) {
 		if asked && d.exact.count == 0 {
 			d.exact.room(v.Set().Len() + len(v.Names()))
 		}
-		d.reconcileMembers(v, look{push, asked}, p)
+		d.reconcileMembers(v, asked, p)
 		return
 	}
 	d.heldForCDS = d.heldForCDS || changes && !asked

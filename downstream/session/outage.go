@@ -11,10 +11,9 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// While upstream does not answer and a client waits for something, the client learns of it
-// (ERR-7): by errors for the names, or by the end of its stream, so that it connects elsewhere.
-// The end waits until the relay has had time to serve the client after all: a client that is
-// refused at once waits longer each time before it comes back.
+// While upstream does not answer and a client waits for something, the client learns of it (ERR-7): by errors for the
+// names, or by the end of its stream, so that it connects elsewhere. The end waits until the relay has had time to
+// serve the client after all: a client that is refused at once waits longer each time before it comes back.
 
 // endWithin is the time over which the streams of an outage are ended.
 const endWithin = 2 * time.Second
@@ -41,8 +40,7 @@ func (s *Session) endsStream() bool {
 	return !s.carried || !s.kind.Delta && isGRPC(s.node)
 }
 
-// learn adds errors for what a type's client cannot have just now, unless the end of the stream
-// says so.
+// learn adds errors for what a type's client cannot have just now, unless the end of the stream says so.
 func (s *Session) learn(v fanout.View, sp *candidate) {
 	x := sp.base()
 	if !s.endsStream() || !s.endsFor(x) || len(sp.resources) > 0 {
@@ -108,10 +106,10 @@ func (s *Session) hangUp(now time.Time) *End {
 // that it came with: after a response, a stream that ends makes the client come back at once, again
 // and again. The client is marked when upstream is back (DOWN-SOTW-11).
 func (s *sotwState) waitsForReturn(v fanout.View) bool {
-	if asItCame := !s.moved && s.came != "" && s.lastNonce == ""; !asItCame || !s.ends {
+	if s.moved || s.lastNonce != "" || !s.ends {
 		return false
 	}
-	return unavailable(v) && s.came == versionOf(v)
+	return s.came != "" && unavailable(v) && s.came == versionOf(v)
 }
 
 // unavailable reports whether something that the client asks for cannot be had just now.

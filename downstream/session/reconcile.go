@@ -18,8 +18,10 @@ import (
 type touched struct {
 	names pile[string]
 	// resend has what is said again whatever the client holds: what it has given up by name under the wildcard
-	// (WILD-8), and members that clusters which it was sent refer to (ORDER-4).
+	// (WILD-8), and members that clusters which it was sent refer to (ORDER-4). left has what of the former was not
+	// looked at yet: that is an answer, which waits for no ACK, and what cannot be decided then is a change.
 	resend  nameSet
+	left    pile[string]
 	all     bool // everything that it holds
 	members bool // every member of the wildcard's set
 	// open says that something that it holds could not be reconciled when it was looked at last: it is
@@ -34,9 +36,7 @@ type touched struct {
 // whether it is from disk, and whether all names have answers.
 type situation struct{ synced, restored, resolved bool }
 
-func (t *touched) any() bool {
-	return t.all || t.members || t.names.len()+len(t.resend) > 0
-}
+func (t *touched) any() bool { return t.all || t.members || t.names.len()+len(t.resend) > 0 }
 
 // surveys decides whether everything that an exact client holds is looked at now, and which of its names are.
 func (x *exchange) surveys(v fanout.View, push bool) {
@@ -71,60 +71,58 @@ func (x *exchange) resolved(v fanout.View) bool {
 	return x.touched.resolved
 }
 
-// look says how a resource is looked at.
-type look struct {
-	push bool // changes are sent
-	all  bool // the wildcard was asked for: its members are sent whatever the client holds
-}
-
 // reconcileMembers looks at the members of the wildcard's set that have changed since they were looked at
 // last, or at all of them if the wildcard was asked for (DOWN-DELTA-13, row j).
-func (x *exchange) reconcileMembers(v fanout.View, how look, p *plan) {
+func (x *exchange) reconcileMembers(v fanout.View, all bool, p *plan) {
 	after := x.sentTo
-	if after < v.Set().Forgotten() || how.all {
+	if after < v.Set().Forgotten() || all {
 		x.touched.all = x.exact.count > 0 // what it holds may have gone long ago (H-42)
 	}
-	if how.all {
+	if all {
 		after = 0
 	}
 	var gone []string
 	for c := range v.Set().Since(after) {
 		if c.Resource == nil {
 			gone = append(gone, c.Name)
-		} else {
-			x.reconcile(v, c.Name, how, p)
+			continue
+		}
+		e := x.exact.lookUp(c.Resource.Hash, c.Name)
+		x.reconcileWith(v, c.Name, c.Resource, e, all, p)
+		if x.touched.all && e != nil {
+			x.exact.looked(c.Resource)
 		}
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
 	for _, name := range slices.Backward(gone) {
-		x.reconcile(v, name, how, p)
+		x.reconcile(v, name, all, p)
 	}
 	x.members, x.sentTo = false, p.position
 }
 
-// reconcileTouched looks at what is touched beside these.
+// reconcileTouched looks at what is touched beside these. Of what was given up, that to which an alias leads is no answer.
 func (x *exchange) reconcileTouched(v fanout.View, push bool, p *plan) {
-	if x.exact == nil || !push || !x.touched.any() {
+	if x.exact == nil || !x.touched.any() {
 		return
 	}
-	names := x.touched.names.take()
-	if x.touched.all {
-		x.touched.all = false
-		for e := range x.exact.all() {
-			names = append(names, e.name)
+	waits := func(name string) bool { return v.Leads(name) || !x.touched.resend.has(name) }
+	names := slices.DeleteFunc(x.touched.left.take(), waits)
+	p.answer = p.answer || !push && len(names) > 0
+	if push {
+		names = slices.AppendSeq(x.touched.names.take(), maps.Keys(x.touched.resend))
+		if x.touched.all {
+			names = append(names, x.exact.unlooked()...)
 		}
-	}
-	names = slices.AppendSeq(names, maps.Keys(x.touched.resend))
-	if x.touched.members && whole(v) {
-		for c := range v.Set().Since(0) {
-			names = append(names, c.Name)
+		if x.touched.members && whole(v) {
+			for c := range v.Set().Since(0) {
+				names = append(names, c.Name)
+			}
 		}
+		x.touched.all, x.touched.members = false, false
 	}
-	x.touched.members = false
-	names = distinct(names)
-	for _, name := range names {
+	for _, name := range distinct(names) {
 		if !answersFor(v, name) {
-			x.reconcile(v, name, look{push: push}, p)
+			x.reconcile(v, name, false, p)
 		}
 	}
 }
@@ -141,23 +139,28 @@ func answersFor(v fanout.View, name string) bool {
 	return own != nil || a.State != cache.Present
 }
 
-// reconcile looks at one resource.
-func (x *exchange) reconcile(v fanout.View, name string, how look, p *plan) {
-	r, e := v.Resource(name), x.exact.find(name)
+// reconcile looks at one resource. all says that the wildcard was asked for: its members are sent whatever the client holds.
+func (x *exchange) reconcile(v fanout.View, name string, all bool, p *plan) {
+	r := v.Resource(name)
+	if isMember := wildcard(v) && !v.Leads(name); isMember && !whole(v) {
+		r = nil // nobody knows yet
+	}
+	x.reconcileWith(v, name, r, x.exact.find(name), all, p)
+}
+
+// reconcileWith does that given what is wanted, or nil, and what the client holds.
+func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, e *entry, all bool, p *plan) {
 	again := e == nil || x.touched.resend.has(name)
-	isMember := wildcard(v) && !v.Leads(name)
 	switch {
-	case r == nil, isMember && !whole(v):
-		x.reconcileAbsent(v, name, e, how, p)
+	case r == nil:
+		x.reconcileAbsent(v, name, e, p)
 	case e.claims() && e.version == r.Version:
 		x.agrees(e, r, p)
 	case e.claims() && x.unconfirmed(v, r): // RECON-19
 		x.touched.open = true
-	case !how.all && !again && x.keeps(v, r, e.at):
+	case !all && !again && x.keeps(v, r, e.at):
 		x.exact.unclaim(e)
-	case !how.push && !how.all:
-		x.touched.names.add(name)
-	case x.waitsForCDS && !how.all:
+	case x.waitsForCDS && !all:
 		x.heldForCDS = true
 		x.touched.names.add(name)
 	case x.leavesOut(v, r, p): // the error says the rest
@@ -168,16 +171,18 @@ func (x *exchange) reconcile(v fanout.View, name string, how look, p *plan) {
 }
 
 // reconcileAbsent looks at a resource that nobody wants, or that does not exist. What cannot be reconciled yet stays.
-func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, how look, p *plan) {
+func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, p *plan) {
 	switch {
 	case e == nil && !x.touched.resend.has(name):
 	case x.mayCover(v, name): // it stays (NAME-11)
 		x.exact.unclaim(e)
+		drop(&x.touched.resend, name)
 	case !x.certain(v, name, e.claims()):
 		x.touched.open = true
 	case !x.delta: // no response says so (DOWN-SOTW-10)
 		x.exact.remove(name)
-	case !how.push && !how.all, x.laterThanNew(e, p):
+		drop(&x.touched.resend, name)
+	case x.laterThanNew(e, p):
 		x.exact.unclaim(e)
 		x.touched.names.add(name)
 	default:
@@ -219,15 +224,13 @@ func (x *exchange) unconfirmed(v fanout.View, r *cache.Resource) bool {
 	if !v.Leads(r.Name) {
 		return v.Set().Restored() && (x.sentTo == 0 || v.Changed(r) <= x.sentTo)
 	}
-	from := func(name string) bool {
+	return slices.ContainsFunc(slices.Collect(r.Names()), func(name string) bool {
 		id, asked := v.Lookup(name)
 		return asked && v.Restored(id)
-	}
-	return slices.ContainsFunc(slices.Collect(r.Names()), from)
+	})
 }
 
-// agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile
-// (TTL-5).
+// agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile (TTL-5).
 func (x *exchange) agrees(e *entry, r *cache.Resource, p *plan) {
 	x.exact.agree(e, p.position)
 	if x.ttl {

@@ -107,9 +107,9 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		}
 		if !wildcard(v) {
 			s.cameWildcard = false
-			s.unsubscribed()
+			s.sentTo, s.removedTo = 0, unseen
 			s.forget(v, func(*entry) bool { return false })
-			s.touched.resend = nil
+			s.touched.resend, s.touched.left = nil, pile[string]{}
 		} else if len(names.Gone) > 0 {
 			s.fallsBack(v, names.Gone)
 		}
@@ -133,6 +133,7 @@ func (s *sotwState) fallsBack(v fanout.View, gone []string) {
 	for _, name := range gone {
 		if s.exact.find(name) != nil || v.Set().Member(name) != nil {
 			put(&s.touched.resend, name, struct{}{})
+			s.touched.left.add(name)
 		}
 	}
 }
@@ -239,7 +240,7 @@ func (s *sotwState) collectAll(v fanout.View, p *plan) {
 // collectChanges lists what has changed in the set after a position, and passes it.
 func (s *sotwState) collectChanges(v fanout.View, after cache.Seq, p *plan) {
 	if s.exact != nil {
-		s.reconcileMembers(v, look{true, s.wildcardAsked}, p)
+		s.reconcileMembers(v, s.wildcardAsked, p)
 	} else {
 		for c := range v.Set().Since(after) {
 			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {

@@ -2,6 +2,7 @@ package habits
 
 import (
 	"cmp"
+	"fmt"
 	"go/ast"
 	"go/scanner"
 	"go/token"
@@ -141,7 +142,8 @@ func operands(files []*source) measured {
 }
 
 // conditions calls found for each condition within a node: an expression with && or ||, or the
-// list of a case, where a switch has no tag and a comma says "or".
+// list of a case, where a switch has no tag and a comma says "or". What the statement before an if's
+// condition names is a part of the condition.
 func conditions(node ast.Node, found func(at token.Pos, operands int)) {
 	one := func(parts []ast.Expr) {
 		if len(parts) > 1 {
@@ -154,6 +156,18 @@ func conditions(node ast.Node, found func(at token.Pos, operands int)) {
 	tagless := map[*ast.CaseClause]bool{}
 	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.IfStmt:
+			parts := inPlace(n.Init, operandsOf(n.Cond))
+			if len(parts) == 1 {
+				return true
+			}
+			one(parts)
+			for _, inner := range []ast.Stmt{n.Init, n.Body, n.Else} {
+				if inner != nil {
+					conditions(inner, found)
+				}
+			}
+			return false
 		case *ast.SwitchStmt:
 			for _, clause := range n.Body.List {
 				tagless[clause.(*ast.CaseClause)] = n.Tag == nil
@@ -179,6 +193,24 @@ func conditions(node ast.Node, found func(at token.Pos, operands int)) {
 		}
 		return true
 	})
+}
+
+// inPlace puts what a statement says of a name in the place of the name.
+func inPlace(said ast.Stmt, parts []ast.Expr) (all []ast.Expr) {
+	named := map[string]ast.Expr{}
+	if a, ok := said.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+		for i, e := range a.Lhs {
+			named[fmt.Sprint(e)] = a.Rhs[i]
+		}
+	}
+	for _, part := range parts {
+		if id, ok := part.(*ast.Ident); ok && named[id.Name] != nil {
+			all = append(all, operandsOf(named[id.Name])...)
+		} else {
+			all = append(all, part)
+		}
+	}
+	return all
 }
 
 // operandsOf are what && and || join in an expression. Parentheses and negations hide none.
@@ -254,6 +286,11 @@ func TestMeasures(t *testing.T) {
 		{"the body of a case", operands, "func f() { switch { case a: if b || c || d { } } }\n", 3},
 		{"a switch within a switch", operands, "func f() { switch { case a: switch { case b, c, d: } } }\n", 3},
 		{"a switch with a tag within one without", operands, "func f() { switch { case a: switch x { case b, c, d: } } }\n", 0},
+
+		{"the statement before a condition", operands, "func f() { if a := b && c; a || d { } }\n", 3},
+		{"the same, negated", operands, "func f() { if a := b && c; !a || d { } }\n", 3},
+		{"a call before a condition", operands, "func f() { if a, err := g(b && c); a || err { } }\n", 2},
+		{"the branches of an if", operands, "func f() { if a && b { } else { if b && c && d { } } }\n", 3},
 
 		{"no struct", fields, "type a int\n", 0},
 		{"fields", fields, "type a struct {\n\tb int\n\tc, d int\n}\n", 3},
