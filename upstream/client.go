@@ -21,6 +21,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/events"
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -41,6 +42,7 @@ type Client struct {
 	mu       sync.Mutex // held to step the Core, never to send or to apply
 	core     *session.Core
 	conns    []*Conn // one for each entry
+	service  service.Service
 	streams  map[session.StreamID]*stream
 	failed   map[*Conn]failures // what the group has logged of an entry since it last answered the group
 	missed   missed
@@ -71,7 +73,9 @@ type stream struct {
 
 // ClientOptions are the Client's ties to the rest of the relay.
 type ClientOptions struct {
-	Conns    []*Conn // in the order of Config.Entries; groups share them
+	Conns []*Conn // in the order of Config.Entries; groups share them
+	// Service is the discovery service that is called; the zero one is the aggregated one (UP-22).
+	Service  service.Service
 	Hub      *fanout.Hub
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
@@ -100,6 +104,9 @@ func NewClient(config session.Config, o ClientOptions) *Client {
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
+	}
+	if c.service = o.Service; c.service.ServiceName == "" {
+		c.service, _ = service.Of("")
 	}
 	c.core = session.NewCore(config, o.Hub, o.Random)
 	return c
@@ -304,7 +311,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
 	id, kind := s.open.ID, s.kind()
 	log := c.log.With("stream", kind.Role)
-	grpcStream, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
+	grpcStream, err := s.conn.open(ctx, c, c.service, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
