@@ -1,0 +1,117 @@
+package envoy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
+)
+
+// Endpoints come from another control plane than everything else, one that has the EndpointDiscoveryService and nothing
+// more (UP-22). Each is asked for its types only, over one stream. While one of them is away no request fails, and
+// nothing is removed.
+func TestByType(t *testing.T) {
+	for _, w := range variants(way{relays: 1}) {
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			byType(t, w)
+		})
+	}
+}
+
+// byTypeClusters is how many clusters get their endpoints from there.
+const byTypeClusters = 500
+
+func byType(t *testing.T, w way) {
+	realenvoy.Need(t)
+	m, backend := w.makes(), realenvoy.Backend(t, "hello")
+	rest, eds := m.service("cluster-0", backend), world{}
+	delete(rest, cache.Endpoint)
+	for i := range byTypeClusters {
+		name := fmt.Sprintf("cluster-%d", i)
+		rest.put(cache.Cluster, name, m.cluster(name))
+		eds.put(cache.Endpoint, name, endpoints(name, backend))
+	}
+	most := newSnapshots(t, rest, false, ads)
+	most.Start()
+	only := newSnapshots(t, eds, false, func(s *grpc.Server, all gcpserver.Server) {
+		endpointservice.RegisterEndpointDiscoveryServiceServer(s, all)
+	})
+	only.Start()
+	r := startRelay(t, "relay", most.addr, fmt.Sprintf(`upstream.by_type=[{"name":"endpoints","types":["EDS"],"services":"per_type","address":%q}]`, only.addr))
+	tap := peer.StartTap(t, "what the Envoy said and heard", r.addr, peer.TapOptions{})
+	e := startEnvoy(t, w, "envoy", tap.Addr)
+	e.WaitReady(patience)
+	address := listens(t, e, "web")
+	peer.Eventually(t, patience, func() error { return answers(address, "hello") })
+	peer.Eventually(t, patience, func() error {
+		c, err := e.Clusters()
+		for name := range eds[cache.Endpoint] {
+			if err == nil && len(c[name]) != 1 {
+				err = fmt.Errorf("%s has the endpoints %v", name, c[name])
+			}
+		}
+		return err
+	})
+	load, before := realenvoy.Drive(t, address, rate()), tap.Mark()
+	for _, away := range []*snapshots{only, most} {
+		away.Stop()
+		peer.Wait(time.Duration(often(60, 3)) * time.Second)
+		away.Start()
+		opened := func() error {
+			away.mu.Lock()
+			defer away.mu.Unlock()
+			return peer.Is("streams", away.open, 1)
+		}
+		peer.Eventually(t, patience, opened)
+	}
+	// Each is followed again, and it is the right one.
+	only.Change(func(has world) { has.put(cache.Endpoint, "cluster-1", endpoints("cluster-1", "127.0.0.1:9")) })
+	most.Change(func(has world) { has.put(cache.Route, "web", routes("web", to("cluster-2"))) })
+	peer.Eventually(t, patience, func() error {
+		c, err := e.Clusters()
+		if err == nil && !slices.Equal(c["cluster-1"], []string{"127.0.0.1:9"}) {
+			err = fmt.Errorf("cluster-1 has the endpoints %v", c["cluster-1"])
+		}
+		return err
+	})
+	unharmed(t, e, load)
+	for _, m := range tap.Since(before) {
+		if m.Response && len(m.Less) > 0 {
+			t.Errorf("the Envoy was told that %s %v are gone", m.URL.Short(), m.Less)
+		}
+	}
+	if got := asked(only); got != "EDS" {
+		t.Errorf("the control plane for endpoints was asked for %s", got)
+	}
+	if got := asked(most); strings.Contains(got, "EDS") || !strings.Contains(got, "CDS") {
+		t.Errorf("the other control plane was asked for %s", got)
+	}
+	for _, p := range []*snapshots{only, most} {
+		if p.opens != 2 {
+			t.Errorf("%d streams to %s, want one, and one after its outage", p.opens, p.addr)
+		}
+	}
+}
+
+// asked are the types that a control plane was asked for.
+func asked(p *snapshots) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for u := range maps.Keys(p.asked) {
+		all = append(all, u.Short())
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
