@@ -154,7 +154,7 @@ type Upstream struct {
 
 	// ByType lists control planes that are asked for some types. Each listed
 	// type is asked of that control plane and of no other, and its groups have
-	// streams, back-off and fallbacks of their own. At most 16 (UP-22).
+	// streams, back-off and fallbacks of their own. At most 16 (UP-26).
 	// Default: [].
 	ByType []TypeUpstream `yaml:"by_type"`
 }

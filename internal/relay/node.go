@@ -152,6 +152,12 @@ func copyMetadata(to, from *core.Node, path []string) {
 // StaticNode is upstream.node, and what the default group says of itself.
 func (g Grouping) StaticNode() *core.Node { return g.staticNode(origin{}) }
 
+// NodeFor is what the default group says to a source of that name.
+func (g Grouping) NodeFor(source string) *core.Node {
+	at := 1 + slices.IndexFunc(g.config.Upstream.ByType, func(t config.TypeUpstream) bool { return t.Name == source })
+	return g.staticNode(origin{source: at})
+}
+
 func (g Grouping) staticNode(o origin) *core.Node {
 	n := g.config.Upstream.Sources()[o.source].Node
 	node := &core.Node{Id: n.ID, Cluster: n.Cluster, UserAgentName: agent, ClientFeatures: advertised(nil)}

@@ -10,7 +10,7 @@ import (
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Where a type comes from is a part of the name of its group (UP-22). So the group of a type in upstream.by_type has
+// Where a type comes from is a part of the name of its group (UP-26). So the group of a type in upstream.by_type has
 // streams, a back-off, fallbacks and a place in the snapshot of its own, and a client's Session, which asks for a group
 // for each type, needs to know nothing of it.
 
