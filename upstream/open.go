@@ -126,7 +126,7 @@ func (c *Conn) open(ctx context.Context, group any, of service.Service, role ses
 func (ch *channel) begin(ctx context.Context, of service.Service, sotw bool) (grpc.ClientStream, error) {
 	ch.connect(ctx)
 	return begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
-		desc, method, ok := of.Stream(!sotw)
+		desc, method, ok := of.Stream(sotw)
 		if !ok {
 			return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", of.ServiceName)
 		}

@@ -216,7 +216,7 @@ func open(ctx context.Context, conn *grpc.ClientConn, of config.Source, typ cach
 	if of.PerType {
 		s, _ = service.Of(typ)
 	}
-	desc, method, ok := s.Stream(!sotw)
+	desc, method, ok := s.Stream(sotw)
 	if !ok {
 		return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", s.ServiceName)
 	}

@@ -56,8 +56,8 @@ func Of(t cache.TypeURL) (Service, bool) {
 func IsDelta(d grpc.StreamDesc) bool { return strings.HasPrefix(d.StreamName, "Delta") }
 
 // Stream returns the service's method of a variant, as gRPC's clients need it; false: it has none.
-func (s Service) Stream(delta bool) (d *grpc.StreamDesc, method string, ok bool) {
-	i := slices.IndexFunc(s.Streams, func(d grpc.StreamDesc) bool { return IsDelta(d) == delta })
+func (s Service) Stream(sotw bool) (d *grpc.StreamDesc, method string, ok bool) {
+	i := slices.IndexFunc(s.Streams, func(d grpc.StreamDesc) bool { return IsDelta(d) != sotw })
 	if i < 0 {
 		return nil, "", false
 	}

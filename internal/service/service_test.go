@@ -11,7 +11,7 @@ import (
 func TestStream(t *testing.T) {
 	for _, s := range All() {
 		for _, delta := range []bool{true, false} {
-			d, method, ok := s.Stream(delta)
+			d, method, ok := s.Stream(!delta)
 			onlyDelta := s.Type == cache.VirtualHost || s.Type == cache.LocalityHost
 			if want := delta || !onlyDelta; ok != want {
 				t.Errorf("%s, delta %v: there is a method: %v, want %v", s.ServiceName, delta, ok, want)

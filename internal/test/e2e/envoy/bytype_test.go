@@ -48,7 +48,7 @@ func byType(t *testing.T, w way) {
 		endpointservice.RegisterEndpointDiscoveryServiceServer(s, all)
 	})
 	only.Start()
-	r := startRelay(t, "relay", most.addr, fmt.Sprintf(`upstream.by_type=[{"name":"endpoints","types":["EDS"],"services":"per_type","address":%q}]`, only.addr))
+	r := startRelay(t, "relay", most.addr, fmt.Sprintf(`upstream.by_type=[{"name":"endpoints","types":["EDS"],"services":"per_type","address":%q}]`, only.addr), "cache.snapshot.dir="+t.TempDir(), "downstream.ready_types=[CDS]")
 	tap := peer.StartTap(t, "what the Envoy said and heard", r.addr, peer.TapOptions{})
 	e := startEnvoy(t, w, "envoy", tap.Addr)
 	e.WaitReady(patience)
@@ -101,7 +101,15 @@ func byType(t *testing.T, w way) {
 		if p.opens != 2 {
 			t.Errorf("%d streams to %s, want one, and one after its outage", p.opens, p.addr)
 		}
+		p.Stop()
 	}
+	// A relay that begins without either has everything from disk.
+	r.Close()
+	r.Start()
+	again := startEnvoy(t, w, "newcomer", r.addr)
+	again.WaitReady(patience)
+	address = listens(t, again, "web")
+	peer.Eventually(t, patience, func() error { return answers(address, "hello") })
 }
 
 // asked are the types that a control plane was asked for.
