@@ -48,7 +48,10 @@ func byType(t *testing.T, w way) {
 		endpointservice.RegisterEndpointDiscoveryServiceServer(s, all)
 	})
 	only.Start()
-	r := startRelay(t, "relay", most.addr, fmt.Sprintf(`upstream.by_type=[{"name":"endpoints","types":["EDS"],"services":"per_type","address":%q}]`, only.addr), "cache.snapshot.dir="+t.TempDir(), "downstream.ready_types=[CDS]")
+	by := func(p *snapshots) string {
+		return fmt.Sprintf(`upstream.by_type=[{"name":"endpoints","types":["EDS"],"services":"per_type","address":%q}]`, p.addr)
+	}
+	r := startRelay(t, "relay", most.addr, by(only), "cache.snapshot.dir="+t.TempDir(), "downstream.ready_types=[CDS]")
 	tap := peer.StartTap(t, "what the Envoy said and heard", r.addr, peer.TapOptions{})
 	e := startEnvoy(t, w, "envoy", tap.Addr)
 	e.WaitReady(patience)
@@ -78,13 +81,14 @@ func byType(t *testing.T, w way) {
 	// Each is followed again, and it is the right one.
 	only.Change(func(has world) { has.put(cache.Endpoint, "cluster-1", endpoints("cluster-1", "127.0.0.1:9")) })
 	most.Change(func(has world) { has.put(cache.Route, "web", routes("web", to("cluster-2"))) })
-	peer.Eventually(t, patience, func() error {
-		c, err := e.Clusters()
-		if err == nil && !slices.Equal(c["cluster-1"], []string{"127.0.0.1:9"}) {
-			err = fmt.Errorf("cluster-1 has the endpoints %v", c["cluster-1"])
-		}
-		return err
-	})
+	peer.Eventually(t, patience, func() error { return reaches(e, "cluster-1", "127.0.0.1:9") })
+	// Another address of it is reloaded.
+	there := maps.Clone(eds[cache.Endpoint])
+	moved := newSnapshots(t, world{cache.Endpoint: there}, false, only.offers)
+	moved.Change(func(has world) { has.put(cache.Endpoint, "cluster-3", endpoints("cluster-3", "127.0.0.1:8")) })
+	moved.Start()
+	r.reconfigure(by(moved))
+	peer.Eventually(t, patience, func() error { return reaches(e, "cluster-3", "127.0.0.1:8") })
 	unharmed(t, e, load)
 	for _, m := range tap.Since(before) {
 		if m.Response && len(m.Less) > 0 {
@@ -97,11 +101,11 @@ func byType(t *testing.T, w way) {
 	if got := asked(most); strings.Contains(got, "EDS") || !strings.Contains(got, "CDS") {
 		t.Errorf("the other control plane was asked for %s", got)
 	}
-	for _, p := range []*snapshots{only, most} {
-		if p.opens != 2 {
+	for p, want := range map[*snapshots]int{only: 2, most: 2, moved: 1} {
+		p.Stop()
+		if p.opens != want {
 			t.Errorf("%d streams to %s, want one, and one after its outage", p.opens, p.addr)
 		}
-		p.Stop()
 	}
 	// A relay that begins without either has everything from disk.
 	r.Close()
@@ -110,6 +114,15 @@ func byType(t *testing.T, w way) {
 	again.WaitReady(patience)
 	address = listens(t, again, "web")
 	peer.Eventually(t, patience, func() error { return answers(address, "hello") })
+}
+
+// reaches complains if a cluster has other endpoints than that.
+func reaches(e *realenvoy.Envoy, cluster, endpoint string) error {
+	c, err := e.Clusters()
+	if err != nil {
+		return err
+	}
+	return peer.Is(cluster, strings.Join(c[cluster], ", "), endpoint)
 }
 
 // asked are the types that a control plane was asked for.
