@@ -3,20 +3,11 @@ package downstream
 import (
 	"context"
 	"slices"
-	"strings"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	endpoint "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
-	extension "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
-	listener "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
-	runtime "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/service"
 )
 
 // Methods lists the methods that clients can call, as service/method.
@@ -32,25 +23,17 @@ func (s *Server) Methods() (methods []string) {
 
 // registerServices offers the services in the table of protocol.md §0, and no others.
 func (s *Server) registerServices() {
-	s.offer("", discovery.AggregatedDiscoveryService_ServiceDesc)
-	s.offer(cache.Listener, listener.ListenerDiscoveryService_ServiceDesc)
-	s.offer(cache.Route, route.RouteDiscoveryService_ServiceDesc)
-	s.offer(cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc)
-	s.offer(cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc)
-	s.offer(cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc)
-	s.offer(cache.Secret, secret.SecretDiscoveryService_ServiceDesc)
-	s.offer(cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc)
-	s.offer(cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc)
-	s.offer(cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc)
-	s.offer(cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc)
+	for _, of := range service.All() {
+		s.offer(of)
+	}
 }
 
-// offer registers the methods of a service for a type, or for all types (""). Streaming methods
-// are named Delta… in one variant and Stream… in the other; a unary method fetches.
-func (s *Server) offer(t cache.TypeURL, desc grpc.ServiceDesc) {
+// offer registers the methods of a service. A unary method fetches.
+func (s *Server) offer(of service.Service) {
+	t, desc := of.Type, of.ServiceDesc
 	desc.Streams, desc.Methods = slices.Clone(desc.Streams), slices.Clone(desc.Methods)
 	for i := range desc.Streams {
-		kind := session.Stream{Delta: strings.HasPrefix(desc.Streams[i].StreamName, "Delta"), Type: t}
+		kind := session.Stream{Delta: service.IsDelta(desc.Streams[i]), Type: t}
 		desc.Streams[i].Handler = func(_ any, stream grpc.ServerStream) error { return s.serve(stream, kind) }
 	}
 	for i := range desc.Methods {

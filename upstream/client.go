@@ -21,6 +21,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/events"
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -37,10 +38,10 @@ type Client struct {
 
 	// order is held over a step of the Core and its Effects, so that the Hub gets them in
 	// order. It is taken before mu.
-	order    sync.Mutex
-	mu       sync.Mutex // held to step the Core, never to send or to apply
-	core     *session.Core
-	conns    []*Conn // one for each entry
+	order sync.Mutex
+	mu    sync.Mutex // held to step the Core, never to send or to apply
+	core  *session.Core
+	ways
 	streams  map[session.StreamID]*stream
 	failed   map[*Conn]failures // what the group has logged of an entry since it last answered the group
 	missed   missed
@@ -50,6 +51,12 @@ type Client struct {
 
 	wake  chan struct{} // one slot
 	turns atomic.Uint64 // counts the turns of Run's loop
+}
+
+// ways are how the control planes are reached: a Conn for each entry, and the service that is called.
+type ways struct {
+	conns   []*Conn
+	service service.Service
 }
 
 // owner has the functions of ClientOptions by which the owner of the group hears of it; nil: it does not want to.
@@ -71,7 +78,9 @@ type stream struct {
 
 // ClientOptions are the Client's ties to the rest of the relay.
 type ClientOptions struct {
-	Conns    []*Conn // in the order of Config.Entries; groups share them
+	Conns []*Conn // in the order of Config.Entries; groups share them
+	// Service is the discovery service that is called; the zero one is the aggregated one (UP-26).
+	Service  service.Service
 	Hub      *fanout.Hub
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
@@ -91,7 +100,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, events: o.Events, owner: owner{o.Denied, o.Refused, o.Retired},
+		ways: ways{o.Conns, o.Service}, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, events: o.Events, owner: owner{o.Denied, o.Refused, o.Retired},
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -100,6 +109,9 @@ func NewClient(config session.Config, o ClientOptions) *Client {
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
+	}
+	if c.service.ServiceName == "" {
+		c.service, _ = service.Of("")
 	}
 	c.core = session.NewCore(config, o.Hub, o.Random)
 	return c
@@ -304,7 +316,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
 	id, kind := s.open.ID, s.kind()
 	log := c.log.With("stream", kind.Role)
-	grpcStream, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
+	grpcStream, err := s.conn.open(ctx, c, c.service, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream

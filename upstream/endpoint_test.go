@@ -15,6 +15,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -118,11 +119,13 @@ func reach(t *testing.T, e Endpoint) *Conn {
 	return c
 }
 
+var ads, _ = service.Of("")
+
 // open opens a stream for a group, which is read until it ends.
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := c.open(ctx, group, session.Main, false, nil, nil)
+	s, err := c.open(ctx, group, ads, session.Main, false, nil, nil)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

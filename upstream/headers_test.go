@@ -57,7 +57,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	refused, err := c.open(ctx, 2, session.Main, false, nil, []header.Header{{Name: "x-client", Value: "canary-client"}, {Name: "x-client", Value: "again"}})
+	refused, err := c.open(ctx, 2, ads, session.Main, false, nil, []header.Header{{Name: "x-client", Value: "canary-client"}, {Name: "x-client", Value: "again"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 		t.Errorf("a check without: %+v", k)
 	}
 	heard()
-	_, err = c.open(ctx, 3, session.Main, false, nil, nil)
+	_, err = c.open(ctx, 3, ads, session.Main, false, nil, nil)
 	end, reason = Ending(err)
 	if end.Kind != session.EndBroken || reason != "unavailable" || !strings.Contains(end.Message, "authorization: no such file") {
 		t.Errorf("a stream without: %+v, %s", end, reason)

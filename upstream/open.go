@@ -9,12 +9,15 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/hop"
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
@@ -74,10 +77,10 @@ func (c *Conn) heard(s adsStream) {
 // leave gives back the stream's place on its connection, when it has ended.
 func (s adsStream) leave() { s.conn.leave(s.seat, false) }
 
-// open opens an ADS stream of a group; the caller calls leave when it has ended. It does
+// open opens a stream of a group; the caller calls leave when it has ended. It does
 // not wait for a connection that fails to become ready: an error is this attempt's
 // (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
-func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool, via []string, forwarded []header.Header) (adsStream, error) {
+func (c *Conn) open(ctx context.Context, group any, of service.Service, role session.Role, sotw bool, via []string, forwarded []header.Header) (adsStream, error) {
 	headers, err := c.endpoint.own()
 	if err != nil {
 		return adsStream{}, err
@@ -104,7 +107,7 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 			}
 		}
 		s.headers = headers
-		stream, err := s.on.channel.begin(streamCtx, sotw)
+		stream, err := s.on.channel.begin(streamCtx, of, sotw)
 		err = c.began(s, err)
 		if err == nil {
 			return adsStream{stream, sotw, c, s}, nil
@@ -119,15 +122,15 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 	}
 }
 
-// begin begins an ADS stream, once the channel is connected.
-func (ch *channel) begin(ctx context.Context, sotw bool) (grpc.ClientStream, error) {
+// begin begins a stream, once the channel is connected.
+func (ch *channel) begin(ctx context.Context, of service.Service, sotw bool) (grpc.ClientStream, error) {
 	ch.connect(ctx)
 	return begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
-		client := discovery.NewAggregatedDiscoveryServiceClient(ch)
-		if sotw {
-			return client.StreamAggregatedResources(ctx)
+		desc, method, ok := of.Stream(sotw)
+		if !ok {
+			return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", of.ServiceName)
 		}
-		return client.DeltaAggregatedResources(ctx)
+		return ch.NewStream(ctx, desc, method)
 	})
 }
 

@@ -130,7 +130,7 @@ func TestNoRoom(t *testing.T) {
 			for n := range groups {
 				running.Go(func() {
 					for {
-						s, err := c.open(ctx, n, session.Main, false, nil, nil)
+						s, err := c.open(ctx, n, ads, session.Main, false, nil, nil)
 						if err != nil {
 							refused <- err
 							return

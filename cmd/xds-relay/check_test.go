@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
@@ -79,9 +81,15 @@ func (onlyClusters) DeltaAggregatedResources(s discovery.AggregatedDiscoveryServ
 // serving is the address of a control plane.
 func serving(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer) string {
 	t.Helper()
+	return servingBy(t, func(s *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(s, ads) })
+}
+
+// servingBy is that of one with other services.
+func servingBy(t *testing.T, register func(*grpc.Server)) string {
+	t.Helper()
 	l := listening(t)
 	s := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(s, ads)
+	register(s)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -117,6 +125,16 @@ func TestCheck(t *testing.T) {
 	old := serving(t, sotwOnly{real: gcpserver.NewServer(ctx, clusters, nil)})
 	shut := serving(t, locked{})
 	half := serving(t, onlyClusters{})
+	byName := gcp.NewLinearCache(string(cache.Endpoint))
+	if err := byName.UpdateResource("c", &endpoint.ClusterLoadAssignment{ClusterName: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	endpoints := servingBy(t, func(s *grpc.Server) {
+		endpointservice.RegisterEndpointDiscoveryServiceServer(s, gcpserver.NewServer(ctx, byName, nil))
+	})
+	from := func(address, services string) []string {
+		return []string{"--upstream", plain, "--within", "1s", "--set", fmt.Sprintf("upstream.by_type=[{name: eds, types: [EDS], address: %q, services: %s}]", address, services)}
+	}
 
 	with := func(ca, cert, key string) []string {
 		return []string{"--set", "upstream.tls.ca=" + ca, "--set", "upstream.tls.cert=" + cert, "--set", "upstream.tls.key=" + key}
@@ -169,10 +187,13 @@ func TestCheck(t *testing.T) {
 		"without Delta":      {[]string{"--upstream", old}, 0, []string{"note  upstream: Delta ADS", "method DeltaAggregatedResources not implemented", ": SotW ADS"}},
 		"without Delta, which is wanted": {[]string{"--upstream", old, "--set", "upstream.mode=delta"}, 1, []string{
 			"FAIL  upstream: Delta ADS", "hint: it has no such variant: set upstream.mode"}},
-		"locked":     {[]string{"--upstream", shut}, 1, []string{"FAIL  upstream: xDS", "who are you?", "see upstream.headers"}},
-		"a fallback": {[]string{"--upstream", plain, "--set", "upstream.fallbacks=[{address: '" + closed.Addr().String() + "'}]"}, 1, []string{"FAIL  upstream.fallbacks[0]: connection"}},
-		"no config":  {[]string{"--upstream", "nothing"}, 2, nil},
-		"no file":    {with("/none", cert, key), 2, nil},
+		"locked":                    {[]string{"--upstream", shut}, 1, []string{"FAIL  upstream: xDS", "who are you?", "see upstream.headers"}},
+		"a fallback":                {[]string{"--upstream", plain, "--set", "upstream.fallbacks=[{address: '" + closed.Addr().String() + "'}]"}, 1, []string{"FAIL  upstream.fallbacks[0]: connection"}},
+		"another one for endpoints": {from(endpoints, "per_type"), 0, []string{"ok    upstream.by_type[0]: connection", "ok    upstream.by_type[0]: Delta of each type 1 EDS"}},
+		"one without ADS":           {from(endpoints, "ads"), 1, []string{"FAIL  upstream.by_type[0]: xDS", "unknown service envoy.service.discovery.v3.AggregatedDiscoveryService", "set upstream.by_type[0].services to per_type"}},
+		"one with nothing but ADS":  {from(plain, "per_type"), 1, []string{"FAIL  upstream.by_type[0]: xDS", "unknown service envoy.service.endpoint.v3.EndpointDiscoveryService", "set upstream.by_type[0].services to ads"}},
+		"no config":                 {[]string{"--upstream", "nothing"}, 2, nil},
+		"no file":                   {with("/none", cert, key), 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

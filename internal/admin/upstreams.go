@@ -69,15 +69,17 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 	states := make(map[of]int)
 	all := c.relay.Upstream()
 	label := c.labels(all)
-	for _, name := range append(slices.Collect(maps.Values(label)), defaultGroup) {
-		for _, address := range c.relay.ControlPlanes() {
-			for _, state := range session.Conditions() {
-				states[of{name, address, state}] = 0
-			}
+	zero := func(name, address string) {
+		for _, state := range session.Conditions() {
+			states[of{name, address, state}] += 0
 		}
+	}
+	for _, address := range c.relay.ControlPlanes() {
+		zero(defaultGroup, address)
 	}
 	for name, s := range all {
 		for _, e := range s.Entries {
+			zero(label[name], e.Name)
 			states[of{label[name], e.Name, e.Condition}]++
 			if !e.InUse {
 				continue

@@ -297,6 +297,8 @@ upstream:
   max_connections: 3
   types: [CDS, type.googleapis.com/my.Type]
   coalesce_window: 0
+  by_type:
+    - {name: endpoints, types: [EDS], services: per_type, address: "eds:15010", insecure: true, mode: delta, node: {id: eds}, headers: {x-tier: three}, forward_headers: false, fallbacks: [{address: "eds-2:15010", insecure: true}]}
 downstream:
   listen: [":18000", "unix:///run/xds-relay/xds.sock"]
   tls: {cert: /certs/tls.crt, key: /certs/tls.key, client_ca: /certs/ca.crt}
@@ -405,6 +407,10 @@ func fullConfig() Config {
 			HealthCheck:     HealthCheckOff, FailoverAfter: 2 * time.Minute, FailbackAfter: 3 * time.Second,
 			MaxRequestBytes: MiB, MaxStreamsPerConnection: 12, MaxConnections: 3,
 			Types: []string{"CDS", "type.googleapis.com/my.Type"},
+			ByType: []TypeUpstream{{
+				Name: "endpoints", Types: []string{"EDS"}, Services: ServicesPerType, Address: "eds:15010", Insecure: true, Mode: "delta",
+				Node: Node{ID: "eds"}, Headers: map[string]Header{"x-tier": {Value: "three"}}, Fallbacks: []Fallback{{Address: "eds-2:15010", Insecure: true}},
+			}},
 		},
 		Downstream: Downstream{
 			Listen:                  []string{":18000", "unix:///run/xds-relay/xds.sock"},

@@ -64,6 +64,18 @@ type FallbackMode UpstreamMode
 // Values lists the values that may be written.
 func (FallbackMode) Values() []string { return []string{"", "auto", "delta", "sotw"} }
 
+// Services is the type of upstream.by_type[].services. The empty one is ads.
+type Services string
+
+// The values of Services.
+const (
+	ServicesADS     Services = "ads"
+	ServicesPerType Services = "per_type"
+)
+
+// Values lists the values that may be written.
+func (Services) Values() []string { return []string{"", "ads", "per_type"} }
+
 // ALPN is the type of upstream.tls.alpn. The empty one, of a fallback, is require.
 type ALPN string
 

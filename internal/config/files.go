@@ -59,17 +59,17 @@ func (v *validator) fault(f *certs.Fault) {
 // collector of traces. A section that names
 // no file is left out.
 func (c *Config) CertificateFiles() (all []certs.Files) {
-	for i, e := range c.Upstream.Entries() {
-		all = append(all, e.TLS.Files(i, e.Address))
+	for _, e := range c.Upstream.AllEntries() {
+		all = append(all, e.TLS.Files(e.Section, e.Address))
 	}
 	all = append(all, c.Downstream.TLS.Files())
 	all = append(all, c.Tracing.TLS.Files(c.Tracing.OTLPEndpoint))
 	return slices.DeleteFunc(all, func(f certs.Files) bool { return f.Cert == "" && f.Key == "" && f.CA == "" })
 }
 
-// Files are those of an entry of [Upstream.Entries].
-func (t ClientTLS) Files(entry int, address string) certs.Files {
-	return certs.Files{Section: EntrySection(entry) + ".tls", Hop: certs.Upstream, Address: address, Cert: t.Cert, Key: t.Key, CA: t.CA, Agent: t.SPIFFE.WorkloadAPI, TrustDomains: t.SPIFFE.TrustDomains}
+// Files are those of an Entry.
+func (t ClientTLS) Files(section, address string) certs.Files {
+	return certs.Files{Section: section + ".tls", Hop: certs.Upstream, Address: address, Cert: t.Cert, Key: t.Key, CA: t.CA, Agent: t.SPIFFE.WorkloadAPI, TrustDomains: t.SPIFFE.TrustDomains}
 }
 
 // Files are those that secure the listeners.

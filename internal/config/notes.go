@@ -104,9 +104,9 @@ func (v *validator) anybody() {
 
 // anyServer: without server_id each workload of the trust domains can be the control plane.
 func (v *validator) anyServer() {
-	for i, e := range v.c.Upstream.Entries() {
+	for _, e := range v.c.Upstream.AllEntries() {
 		if s := e.TLS.SPIFFE; s.Enabled() && s.ServerID == "" {
-			at := EntrySection(i) + ".tls.spiffe"
+			at := e.Section + ".tls.spiffe"
 			v.fail(at+".trust_domains", "set "+at+".server_id to the SPIFFE ID of the control plane", "whoever has an SVID of %s can pose as the control plane", strings.Join(s.TrustDomains, ", "))
 		}
 	}

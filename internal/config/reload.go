@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,8 +23,8 @@ const (
 	ReloadRestart Reload = "restart"
 )
 
-// reloads says it of every key; a list or mapping stands for all that is in it. A test
-// fails on a key that is missing here.
+// reloads says it of every key; a list or mapping stands for all that is in it, except for keys of its items
+// that are here by themselves. A test fails on a key that is missing here.
 var reloads = map[string]Reload{
 	"apiVersion":       ReloadNow, // there is only one
 	"instance":         ReloadRestart,
@@ -71,6 +72,14 @@ var reloads = map[string]Reload{
 	"upstream.max_connections":            ReloadNow,
 	"upstream.types":                      ReloadNow,
 	"upstream.coalesce_window":            ReloadNow,
+	"upstream.by_type":                    ReloadRestart,
+	"upstream.by_type.address":            ReloadNow,
+	"upstream.by_type.insecure":           ReloadNow,
+	"upstream.by_type.tls":                ReloadNow,
+	"upstream.by_type.headers":            ReloadNow,
+	"upstream.by_type.forward_headers":    ReloadNow,
+	"upstream.by_type.mode":               ReloadNow,
+	"upstream.by_type.fallbacks":          ReloadNow,
 
 	"downstream.listen":                     ReloadRestart,
 	"downstream.insecure":                   ReloadNow,
@@ -164,13 +173,17 @@ var reloads = map[string]Reload{
 	"log.format": ReloadNow,
 }
 
+// index is where an item is in its list.
+var index = regexp.MustCompile(`\[\d+\]`)
+
 // ReloadOf says when a change of a key takes effect; false: there is no such key.
 func ReloadOf(key string) (Reload, bool) {
+	key = index.ReplaceAllString(key, "")
 	for {
 		if r, ok := reloads[key]; ok {
 			return r, true
 		}
-		i := strings.LastIndexAny(key, ".[")
+		i := strings.LastIndexByte(key, '.')
 		if i < 0 {
 			return "", false
 		}
@@ -285,7 +298,18 @@ func keep(key string, to, from reflect.Value) {
 		}
 		return
 	}
-	if r, _ := ReloadOf(key); r != ReloadNow {
+	if r, _ := ReloadOf(key); r != ReloadNow && !reloadsItems(key, to, from) {
 		to.Set(from)
 	}
+}
+
+// reloadsItems reports whether two lists differ only in keys of their items that can be reloaded. If not, none of it
+// is: an item that has moved is another one.
+func reloadsItems(key string, to, from reflect.Value) bool {
+	if to.Kind() != reflect.Slice || to.Type().Elem().Kind() != reflect.Struct || to.Len() != from.Len() {
+		return false
+	}
+	d := &differ{}
+	d.list(key, from, to)
+	return !slices.ContainsFunc(d.changes, func(c Change) bool { return c.Reload == ReloadRestart })
 }

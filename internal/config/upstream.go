@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
@@ -152,6 +151,12 @@ type Upstream struct {
 	// once (UP-6).
 	// Default: 10ms.
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
+
+	// ByType lists control planes that are asked for some types. Each listed
+	// type is asked of that control plane and of no other, and its groups have
+	// streams, back-off and fallbacks of their own. At most 16 (UP-26).
+	// Default: [].
+	ByType []TypeUpstream `yaml:"by_type"`
 }
 
 // Fallback is a control plane to turn to when the preferred one cannot be reached.
@@ -182,26 +187,6 @@ type Fallback struct {
 	// Mode is the variant spoken to it. Empty means upstream.mode.
 	// Default: "".
 	Mode FallbackMode `yaml:"mode"`
-}
-
-// Entries are the control planes in order of preference, upstream.address first.
-func (u *Upstream) Entries() []Fallback {
-	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS, Headers: u.Headers, ForwardHeaders: true}}
-	entries = append(entries, u.Fallbacks...)
-	for i := range entries {
-		if entries[i].Mode == "" {
-			entries[i].Mode = FallbackMode(u.Mode)
-		}
-	}
-	return entries
-}
-
-// EntrySection is the key under which an entry of [Upstream.Entries] is written.
-func EntrySection(i int) string {
-	if i == 0 {
-		return "upstream"
-	}
-	return fmt.Sprintf("upstream.fallbacks[%d]", i-1)
 }
 
 // ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS

@@ -123,19 +123,19 @@ func (v *validator) upstream() {
 	v.typeNames("upstream.types", u.Types)
 }
 
-// controlPlanes checks upstream.address and the fallbacks alike.
+// controlPlanes checks the address and the fallbacks of each source alike.
 func (v *validator) controlPlanes() {
-	u := &v.c.Upstream
-	v.controlPlane("upstream", u.Address, u.Insecure, u.TLS)
-	seen := []string{u.Address}
-	for i, f := range u.Fallbacks {
-		section := fmt.Sprintf("upstream.fallbacks[%d]", i)
-		v.controlPlane(section, f.Address, f.Insecure, f.TLS)
-		if slices.Contains(seen, f.Address) {
-			v.fail(section+".address", "remove one of the two", "%q is listed twice", clip(f.Address))
+	for _, s := range v.c.Upstream.Sources() {
+		var seen []string
+		for _, e := range s.Entries {
+			v.controlPlane(e.Section, e.Address, e.Insecure, e.TLS)
+			if slices.Contains(seen, e.Address) {
+				v.fail(e.Section+".address", "remove one of the two", "%q is listed twice", clip(e.Address))
+			}
+			seen = append(seen, e.Address)
 		}
-		seen = append(seen, f.Address)
 	}
+	v.byType()
 }
 
 func (v *validator) controlPlane(section, address string, permitted bool, tls ClientTLS) {
@@ -208,7 +208,8 @@ func (v *validator) downstream() {
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
 	for i, name := range d.ReadyTypes {
 		asked := func(other string) bool { return typeURLOf(other) == typeURLOf(name) }
-		if types := v.c.Upstream.Types; len(types) > 0 && typeURLOf(name) != "" && !slices.ContainsFunc(types, asked) {
+		types, elsewhere := v.c.Upstream.Types, v.c.Upstream.SourceOf(typeURLOf(name)) > 0
+		if len(types) > 0 && typeURLOf(name) != "" && !elsewhere && !slices.ContainsFunc(types, asked) {
 			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
 		}
 	}

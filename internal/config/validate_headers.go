@@ -10,13 +10,11 @@ import (
 // headers checks the headers of streams: the relay's own, and those of clients
 // (NODE-13).
 func (v *validator) headers() {
-	u, forward := &v.c.Upstream, v.c.Groups.ForwardHeaders
-	v.ownHeaders("upstream.headers", u.Headers)
-	for i, f := range u.Fallbacks {
-		at := fmt.Sprintf("upstream.fallbacks[%d]", i)
-		v.ownHeaders(at+".headers", f.Headers)
-		if f.ForwardHeaders && len(forward) == 0 {
-			v.fail(at+".forward_headers", "name them in groups.forward_headers", "there are no headers to forward")
+	forward := v.c.Groups.ForwardHeaders
+	for i, e := range v.c.Upstream.AllEntries() {
+		v.ownHeaders(e.Section+".headers", e.Headers)
+		if i > 0 && e.ForwardHeaders && len(forward) == 0 {
+			v.fail(e.Section+".forward_headers", "name them in groups.forward_headers", "there are no headers to forward")
 		}
 	}
 	for i, name := range forward {
@@ -71,12 +69,9 @@ func (v *validator) ownHeaders(section string, headers map[string]Header) {
 // setBy is the section of upstream in which the relay sets a header of its own, if
 // there is one.
 func (v *validator) setBy(name string) string {
-	if _, ok := v.c.Upstream.Headers[name]; ok {
-		return "upstream.headers"
-	}
-	for i, f := range v.c.Upstream.Fallbacks {
-		if _, ok := f.Headers[name]; ok {
-			return fmt.Sprintf("upstream.fallbacks[%d].headers", i)
+	for _, e := range v.c.Upstream.AllEntries() {
+		if _, ok := e.Headers[name]; ok {
+			return e.Section + ".headers"
 		}
 	}
 	return ""
@@ -98,9 +93,8 @@ func (c *Config) CheckHeaderFiles() error {
 		}
 	}
 	check("admin.webhook.headers", c.Admin.Webhook.Headers)
-	check("upstream.headers", c.Upstream.Headers)
-	for i, f := range c.Upstream.Fallbacks {
-		check(fmt.Sprintf("upstream.fallbacks[%d].headers", i), f.Headers)
+	for _, e := range c.Upstream.AllEntries() {
+		check(e.Section+".headers", e.Headers)
 	}
 	return join(v.errs)
 }

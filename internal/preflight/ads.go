@@ -21,6 +21,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/service"
 )
 
 // asked are the types whose first request may be without names, so that any server lists
@@ -32,6 +33,7 @@ type answer struct {
 	typ        cache.TypeURL
 	names      map[string]bool
 	responses  int
+	open       bool // it was silent, which says nothing where names are to be asked for
 	identifier string
 	err        error
 }
@@ -58,23 +60,19 @@ func (k *checker) speaks(ctx context.Context, t *target) {
 			ctx = metadata.AppendToOutgoingContext(ctx, h.Name, string(h.Value))
 		}
 	}
-	types := slices.DeleteFunc(slices.Clone(asked), func(typ cache.TypeURL) bool {
-		only := relay.TypeURLs(k.config.Upstream.Types)
-		return len(only) > 0 && !slices.Contains(only, typ)
-	})
+	types := k.types(t.source)
 	if len(types) == 0 {
-		k.note(name, "", "upstream.types has neither CDS nor LDS, and nothing else can be asked for without names")
+		k.note(name, "", "%s has neither CDS nor LDS, and nothing else can be asked for without names", t.section+".types")
 		return
 	}
 	variants := []bool{false, true}
 	answers := make([]chan answer, 0, len(variants)*len(types))
-	ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
-	node := relay.NewGrouping(k.config).StaticNode()
+	node := relay.NewGrouping(k.config).NodeFor(t.source.Name)
 	for _, sotw := range variants {
 		for _, typ := range types {
 			done := make(chan answer, 1)
 			answers = append(answers, done)
-			go func() { done <- k.ask(ctx, ads, node, typ, sotw) }()
+			go func() { done <- k.ask(ctx, conn, t.source, node, typ, sotw) }()
 		}
 	}
 	identifier, of, answered := "", make([][]answer, len(variants)), make([]bool, len(variants))
@@ -83,7 +81,7 @@ func (k *checker) speaks(ctx context.Context, t *target) {
 			a := <-answers[0]
 			answers = answers[1:]
 			of[i] = append(of[i], a)
-			answered[i] = answered[i] || a.responses > 0
+			answered[i] = answered[i] || a.answered()
 			identifier = cmp.Or(a.identifier, identifier)
 		}
 	}
@@ -116,9 +114,13 @@ func (t *target) authority() string {
 // variant reports the result of one variant, and returns what to do if it is not well. works means
 // that there was an answer in it, and somewhere that there was one in either.
 func (k *checker) variant(t *target, sotw bool, answers []answer, works, somewhere bool, headers []header.Header) (hint string) {
-	name, mode := t.section+": Delta ADS", config.FallbackMode(config.UpstreamModeDelta)
+	services := "ADS"
+	if t.source.PerType {
+		services = "of each type"
+	}
+	name, mode := t.section+": Delta "+services, config.FallbackMode(config.UpstreamModeDelta)
 	if sotw {
-		name, mode = t.section+": SotW ADS", config.FallbackMode(config.UpstreamModeSotW)
+		name, mode = t.section+": SotW "+services, config.FallbackMode(config.UpstreamModeSotW)
 	}
 	var said, mute []string
 	var problem error
@@ -126,6 +128,8 @@ func (k *checker) variant(t *target, sotw bool, answers []answer, works, somewhe
 		switch {
 		case a.responses > 0:
 			said = append(said, fmt.Sprintf("%d %s", len(a.names), a.typ.Short()))
+		case a.open:
+			said = append(said, a.typ.Short()+" is taken, and silent without names")
 		case a.err != nil:
 			problem = a.err
 			mute = append(mute, a.typ.Short())
@@ -136,6 +140,12 @@ func (k *checker) variant(t *target, sotw bool, answers []answer, works, somewhe
 	node := fmt.Sprintf("a node with id %q and cluster %q", k.config.Upstream.Node.ID, k.config.Upstream.Node.Cluster)
 	switch code := status.Code(problem); {
 	case code == codes.OK:
+	case code == codes.Unimplemented && t.source.Name != "" && !somewhere:
+		other := config.ServicesPerType
+		if t.source.PerType {
+			other = config.ServicesADS
+		}
+		hint = fmt.Sprintf("it has another service, or does not have the type: set %s.services to %s, or take the type out", t.source.Section, other)
 	case code == codes.Unimplemented:
 		hint = "it has no such variant: set " + t.section + ".mode to the other one, or to auto"
 	case code == codes.Unauthenticated, code == codes.PermissionDenied:
@@ -162,56 +172,82 @@ func (k *checker) variant(t *target, sotw bool, answers []answer, works, somewhe
 	return hint
 }
 
+func (a *answer) answered() bool { return a.responses > 0 || a.open }
+
+// types are those that are asked of a source.
+func (k *checker) types(of config.Source) []cache.TypeURL {
+	if of.Name != "" {
+		return relay.TypeURLs(of.Types)
+	}
+	return slices.DeleteFunc(slices.Clone(asked), func(typ cache.TypeURL) bool {
+		only := relay.TypeURLs(of.Types)
+		return len(only) > 0 && !slices.Contains(only, typ) || k.config.Upstream.SourceOf(string(typ)) > 0
+	})
+}
+
 // ask asks for all resources of a type, and counts them until nothing more comes.
-func (k *checker) ask(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, typ cache.TypeURL, sotw bool) answer {
+func (k *checker) ask(ctx context.Context, conn *grpc.ClientConn, of config.Source, node *core.Node, typ cache.TypeURL, sotw bool) answer {
 	a := answer{typ: typ, names: make(map[string]bool)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(k.o.Within, cancel)
 	defer timer.Stop()
-	var err error
-	if sotw {
-		err = a.sotw(ctx, ads, node, func() { timer.Reset(k.o.Settle) })
-	} else {
-		err = a.delta(ctx, ads, node, func() { timer.Reset(k.o.Settle) })
+	stream, err := open(ctx, conn, of, typ, sotw)
+	switch heard := func() { timer.Reset(k.o.Settle) }; {
+	case err != nil:
+	case sotw:
+		err = a.sotw(stream, node, heard)
+	default:
+		err = a.delta(stream, node, heard)
 	}
-	if a.responses == 0 {
-		if a.err = err; ctx.Err() != nil && status.Code(err) == codes.Canceled {
+	late := ctx.Err() != nil && status.Code(err) == codes.Canceled
+	a.open = late && a.responses == 0 && !slices.Contains(asked, typ)
+	if !a.answered() {
+		if a.err = err; late {
 			a.err = status.Errorf(codes.DeadlineExceeded, "no answer within %v", k.o.Within)
 		}
 	}
 	return a
 }
 
-func (a *answer) delta(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, heard func()) error {
-	stream, err := ads.DeltaAggregatedResources(ctx)
-	if err != nil {
-		return err
+// open opens a stream for a type.
+func open(ctx context.Context, conn *grpc.ClientConn, of config.Source, typ cache.TypeURL, sotw bool) (grpc.ClientStream, error) {
+	s, _ := service.Of("")
+	if of.PerType {
+		s, _ = service.Of(typ)
 	}
-	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(a.typ)}) // Recv has the reason
+	desc, method, ok := s.Stream(sotw)
+	if !ok {
+		return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", s.ServiceName)
+	}
+	return conn.NewStream(ctx, desc, method)
+}
+
+func (a *answer) delta(stream grpc.ClientStream, node *core.Node, heard func()) error {
+	first := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(a.typ)}
+	if !slices.Contains(asked, a.typ) {
+		first.ResourceNamesSubscribe = []string{"*"}
+	}
+	_ = stream.SendMsg(first) // RecvMsg has the reason
 	for {
-		resp, err := stream.Recv()
-		if err != nil {
+		resp := &discovery.DeltaDiscoveryResponse{}
+		if err := stream.RecvMsg(resp); err != nil {
 			return err
 		}
 		for _, r := range resp.GetResources() {
 			a.names[r.GetName()] = true
 		}
 		a.heard(resp.GetControlPlane())
-		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce()})
+		_ = stream.SendMsg(&discovery.DeltaDiscoveryRequest{TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce()})
 		heard()
 	}
 }
 
-func (a *answer) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, heard func()) error {
-	stream, err := ads.StreamAggregatedResources(ctx)
-	if err != nil {
-		return err
-	}
-	_ = stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ)}) // Recv has the reason
+func (a *answer) sotw(stream grpc.ClientStream, node *core.Node, heard func()) error {
+	_ = stream.SendMsg(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ)}) // RecvMsg has the reason
 	for {
-		resp, err := stream.Recv()
-		if err != nil {
+		resp := &discovery.DiscoveryResponse{}
+		if err := stream.RecvMsg(resp); err != nil {
 			return err
 		}
 		clear(a.names) // a response has all there is
@@ -219,7 +255,7 @@ func (a *answer) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServ
 			a.names[fmt.Sprint(i)] = true
 		}
 		a.heard(resp.GetControlPlane())
-		_ = stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce(), VersionInfo: resp.GetVersionInfo()})
+		_ = stream.SendMsg(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce(), VersionInfo: resp.GetVersionInfo()})
 		heard()
 	}
 }

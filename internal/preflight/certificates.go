@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/certs"
-	"github.com/xds-relay/xds-relay/internal/config"
 )
 
 // certificates checks all that the configuration names: what relay.Check leaves to whoever
 // looks at a clock, and whether a chain is one.
 func (k *checker) certificates(ctx context.Context) {
-	for i, e := range k.config.Upstream.Entries() {
-		section := config.EntrySection(i) + ".tls"
+	for _, e := range k.config.Upstream.AllEntries() {
+		section := e.Section + ".tls"
 		k.authorities(section+".ca", e.TLS.CA)
 		k.chain(section+".cert", e.TLS.Cert)
-		k.agent(ctx, e.TLS.Files(i, e.Address))
+		k.agent(ctx, e.TLS.Files(e.Section, e.Address))
 	}
 	k.agent(ctx, k.config.Downstream.TLS.Files())
 	k.chain("downstream.tls.cert", k.config.Downstream.TLS.Cert)

@@ -86,8 +86,10 @@ func Run(ctx context.Context, c *config.Config, o Options, tell func(Result)) (f
 	k := &checker{config: c, o: o, tell: tell}
 	k.ok("configuration", "it is valid")
 	k.certificates(ctx)
-	for i, e := range c.Upstream.Entries() {
-		k.controlPlane(ctx, config.EntrySection(i), e)
+	for _, s := range c.Upstream.Sources() {
+		for _, e := range s.Entries {
+			k.controlPlane(ctx, s, e)
+		}
 	}
 	k.openFiles()
 	k.snapshotDir()

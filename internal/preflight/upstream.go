@@ -21,6 +21,7 @@ import (
 // target is a control plane, step by step nearer.
 type target struct {
 	section          string // of the configuration
+	source           config.Source
 	entry            config.Fallback
 	network, address string
 	host             string
@@ -29,8 +30,8 @@ type target struct {
 
 // controlPlane checks the way to one, and what it answers. It stops at the first step that
 // fails: the next could only fail, too.
-func (k *checker) controlPlane(ctx context.Context, section string, e config.Fallback) {
-	t := &target{section: section, entry: e, hints: hint.ControlPlane{Name: e.Address, Section: section, Within: upstream.ConnectTimeout}}
+func (k *checker) controlPlane(ctx context.Context, s config.Source, e config.Entry) {
+	t := &target{section: e.Section, source: s, entry: e.Fallback, hints: hint.ControlPlane{Name: e.Address, Section: e.Section, Within: upstream.ConnectTimeout}}
 	if e.TLS.Enabled() {
 		t.hints.TLS = &hint.TLS{Certificate: e.TLS.Cert != "" || e.TLS.SPIFFE.Enabled(), SPIFFE: e.TLS.SPIFFE.Enabled()}
 	}

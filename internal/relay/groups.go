@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/events"
-	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/internal/share"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -36,14 +37,13 @@ type groups struct {
 
 	// Relay.Reconfigure replaces these: the configuration in force, and what groups
 	// are made of. Grouping uses the configuration that the relay was started with.
-	live     *config.Config
-	upstream upsession.Config
-	hub      fanout.Config
-	options  upstream.ClientOptions
+	live    *config.Config
+	hub     fanout.Config
+	options upstream.ClientOptions
+	sources []*source
 
 	byName map[string]*group
-	totals share.Ledger[*group] // whose they are (shares.go)
-	opened uint64               // groups for one stream only, ever
+	opened uint64 // groups for one stream only, ever
 	// Loaded from disk: what was wanted of groups to which no client has come back yet, and what was not,
 	// until the control plane is there.
 	saved, shelved map[string][]snapshot.Group
@@ -58,9 +58,9 @@ type groups struct {
 
 // group is one Hub and what fills it.
 type group struct {
-	name    string
-	headers []header.Header // that its streams carry
-	kept    bool            // it belongs in the snapshot,
+	name  string
+	place Place
+	kept  bool // it belongs in the snapshot,
 	// and so does what its clients do not want any more.
 	keepsUnwanted bool
 	hub           *fanout.Hub
@@ -140,8 +140,8 @@ func (g *groups) enter(p Place, client session.Peer, node *core.Node, t cache.Ty
 		return nil, nil, gone, end
 	}
 	m.claimant = claimant
-	if gr.name != "" { // the default group never goes
-		comes(&g.totals, gr.entry, gr.by, m.owner)
+	if gr.place.Name != "" { // the default group never goes
+		comes(&g.sourceOf(gr).totals, gr.entry, gr.by, m.owner)
 	}
 	return gr, m, append(gone, others...), nil
 }
@@ -151,8 +151,8 @@ func (g *groups) exit(gr *group, m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gr.forget(m)
-	if gr.name != "" {
-		goes(&g.totals, gr.entry, gr.by, m.owner)
+	if gr.place.Name != "" {
+		goes(&g.sourceOf(gr).totals, gr.entry, gr.by, m.owner)
 	}
 	g.part(gr, m.claimant)
 }
@@ -160,20 +160,21 @@ func (g *groups) exit(gr *group, m *member) {
 // join counts a client in a group, which is made if there is none. The mutex is held.
 func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *Claimant, displaced, *session.End) {
 	var gone displaced
-	name := p.Name
+	name := p.groupName()
 	if p.Alone {
 		g.opened++
 		name += "alone=" + strconv.FormatUint(g.opened, 10)
 	}
 	gr := g.byName[name]
 	if gr == nil {
-		e, others, end := g.admit(name, client)
+		e, others, end := g.admit(p, client)
 		if end != nil {
 			return nil, nil, nil, end
 		}
 		gr, gone = g.start(name, p, node), others
 		gr.entry, e.Value = e, gr
 		g.byName[name] = gr
+		g.sourceOf(gr).groups++
 	}
 	claimant, end := gr.claims.Join(client, g.Claim(p, node), time.Now())
 	if end != nil {
@@ -181,7 +182,7 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *C
 	}
 	if gr.users++; gr.users == 1 {
 		gr.begun = time.Now()
-		g.totals.Renounce(gr.entry, false)
+		g.sourceOf(gr).totals.Renounce(gr.entry, false)
 	}
 	if gr.linger != nil {
 		gr.linger.Stop()
@@ -227,7 +228,7 @@ func (g *groups) part(gr *group, claimant *Claimant) {
 	case g.closing, g.byName[gr.name] != gr:
 	default:
 		if time.Since(gr.begun) < atOnce {
-			g.totals.Renounce(gr.entry, true)
+			g.sourceOf(gr).totals.Renounce(gr.entry, true)
 		}
 		gr.linger = time.AfterFunc(g.live.Timers.GroupLinger, func() { g.retire(gr) })
 	}
@@ -244,16 +245,22 @@ func (g *groups) end(gr *group) {
 func (g *groups) drop(gr *group) {
 	if g.byName[gr.name] == gr {
 		delete(g.byName, gr.name)
+		g.sourceOf(gr).groups--
 	}
-	g.totals.Leave(gr.entry)
+	g.sourceOf(gr).totals.Leave(gr.entry)
 	gr.cancel()
 }
 
 // start makes a group and opens its streams when somebody wants something.
 func (g *groups) start(name string, p Place, node *core.Node) *group {
-	h, c, o := g.hub, g.upstream, g.options
-	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, claims: NewClaims(), node: node, by: make(owners)}
+	s := g.sources[p.source]
+	h, c, o := g.hub, s.upstream, g.options
+	o.Conns = s.conns
+	if p.service != "" {
+		o.Service, _ = service.Of(p.service) // Validate has seen to it that there is one
+	}
+	h.Name, h.Key = p.label()+nameOf(strings.TrimPrefix(name, p.prefix())), name
+	gr := &group{name: name, place: p, alone: p.Alone, kept: g.Keeps(p), claims: NewClaims(), node: node, by: make(owners)}
 	h.KeepUnwanted = h.KeepUnwanted && gr.kept
 	gr.keepsUnwanted, gr.hub = h.KeepUnwanted, fanout.NewHub(h)
 	g.warm(name, gr)
@@ -265,7 +272,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }
 	o.Refused = func(r upsession.Refusal) { g.refused(gr, r) }
 	o.Log = o.Log.With("group", h.Name)
-	if name != "" {
+	if p.Name != "" {
 		g.log.Info("group opened", "group", h.Name, "group_key", name, "upstream_node", node.GetId())
 	}
 	gr.client = upstream.NewClient(c, o)
@@ -281,6 +288,9 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	return gr
 }
 
+// sourceOf is that of a group.
+func (g *groups) sourceOf(gr *group) *source { return g.sources[gr.place.source] }
+
 // maxAdvice bounds the advice that is remembered, since clients choose the names in it.
 const maxAdvice = 16
 
@@ -288,20 +298,20 @@ const maxAdvice = 16
 // whatever the number of groups (NODE-13).
 func (g *groups) denied(gr *group, entry string) {
 	g.mu.Lock()
-	e := config.Fallback{Address: entry}
-	for _, known := range g.live.Upstream.Entries() {
-		if known.Address == entry {
+	e := config.Entry{Name: entry}
+	for _, known := range g.live.Upstream.AllEntries() {
+		if known.Name == entry {
 			e = known
 		}
 	}
-	text := g.advice(e, gr.headers, gr.withheld)
+	text := g.advice(e.Fallback, gr.place.Headers, gr.withheld)
 	news := text != "" && !g.advised[text] && len(g.advised) < maxAdvice
 	if news {
 		g.advised[text] = true
 	}
 	g.mu.Unlock()
 	if news {
-		g.log.Warn(text, "group", gr.hub.Name(), "address", e.Address)
+		g.log.Warn(text, "group", gr.hub.Name(), "address", entry)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestAdvice(t *testing.T) {
 	} {
 		g := grouping(t, tt.set, `upstream.fallbacks=[{"address":"127.0.0.1:2"}]`)
 		for i, e := range g.config.Upstream.Entries() {
-			if got := g.advice(e, tt.sent, tt.withheld); (got == "") != (tt.want[i] == "") || !strings.Contains(got, tt.want[i]) {
+			if got := g.advice(e.Fallback, tt.sent, tt.withheld); (got == "") != (tt.want[i] == "") || !strings.Contains(got, tt.want[i]) {
 				t.Errorf("%s, entry %d: %q, want %q", tt.set, i, got, tt.want[i])
 			}
 		}
@@ -321,7 +321,7 @@ func TestOwnHeadersAreInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := OwnHeaders(c.Upstream.Entries()[0])()
+	got, err := OwnHeaders(c.Upstream.Entries()[0].Fallback)()
 	if want := []header.Header{{Name: "x-a", Value: "1"}, {Name: "x-b", Value: "2"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}

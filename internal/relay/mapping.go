@@ -53,9 +53,13 @@ func DownstreamConfig(c *config.Config) session.Config {
 	}
 }
 
-// UpstreamConfig is what a group's Core is told; its Node is the group's own
-// affair.
+// UpstreamConfig is what the Core of a group is told whose types come from upstream itself; its Node is the
+// group's own affair.
 func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
+	return upstreamConfig(c, c.Upstream.Sources()[0], f)
+}
+
+func upstreamConfig(c *config.Config, s config.Source, f cache.Fingerprint) upsession.Config {
 	aliveEvery := time.Duration(0)
 	if c.Cache.Snapshot.Dir != "" {
 		aliveEvery = stampEvery
@@ -69,8 +73,8 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 			MaxRequest:      int(c.Upstream.MaxRequestBytes),
 		},
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
-		Entries:          entries(c),
-		Types:            TypeURLs(c.Upstream.Types),
+		Entries:          entries(s),
+		Types:            TypeURLs(s.Types),
 		Coalesce:         c.Upstream.CoalesceWindow,
 		MaxSet:           int(c.Upstream.MaxSetBytes),
 		Missing:          c.Timers.DNETimeout,
@@ -90,10 +94,10 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 	}
 }
 
-// entries are the control planes.
-func entries(c *config.Config) (entries []upsession.Entry) {
-	for _, e := range c.Upstream.Entries() {
-		entries = append(entries, upsession.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
+// entries are the control planes of a source.
+func entries(s config.Source) (entries []upsession.Entry) {
+	for _, e := range s.Entries {
+		entries = append(entries, upsession.Entry{Name: e.Name, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
 	}
 	return entries
 }

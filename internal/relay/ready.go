@@ -35,12 +35,6 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	r.groups.mu.Lock()
-	gr, _, _, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
-	r.groups.mu.Unlock()
-	if end != nil {
-		return w // groups.max is at least one, and this is the first
-	}
 	wake := make(chan struct{}, 1)
 	mailbox := fanout.NewSubscriber(func() {
 		select {
@@ -49,6 +43,13 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 		}
 	})
 	for _, t := range types {
+		p := Place{origin: r.groups.origin(t)}
+		r.groups.mu.Lock()
+		gr, _, _, end := r.groups.join(p, session.Peer{}, r.groups.staticNode(p.origin))
+		r.groups.mu.Unlock()
+		if end != nil {
+			return w // groups.max is at least one, and this is the first
+		}
 		s := gr.hub.Subscribe(t, mailbox)
 		s.Delta([]string{fanout.Wildcard}, nil, time.Now())
 		w.subs = append(w.subs, s)

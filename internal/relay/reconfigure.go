@@ -57,9 +57,9 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	}
 	gone := r.ways
 	r.config, r.ways = c, ways
-	for i, w := range ways {
-		w.conn.SetSection(config.EntrySection(i))
-		w.rename(i)
+	for i, e := range c.Upstream.AllEntries() {
+		ways[i].conn.SetSection(e.Section)
+		ways[i].rename(e.Section)
 	}
 	r.groups.run(func(context.Context) {
 		for _, d := range done {
@@ -73,14 +73,15 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 // reconfigure hands groups what they are made of from now on, those that are there, too.
 // Each channel is closed when a group has let go of connections that are not among conns.
 func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<-chan struct{}) {
-	up, hub := UpstreamConfig(c, g.upstream.Fingerprint), HubConfig(c)
-	up.Hop, up.Answers, hub.Unasked, hub.History = g.upstream.Hop, g.upstream.Answers, g.hub.Unasked, g.hub.History
+	hub := HubConfig(c)
+	hub.Unasked, hub.History = g.hub.Unasked, g.hub.History
 	hub.Convergence = g.hub.Convergence
 	hub.Unasked.Resize(int(c.Cache.MaxUnaskedBytes))
 	hub.History.Resize(historyBytes(c))
 	g.relays.Store(&c.Downstream.Relays)
 	g.mu.Lock()
-	g.live, g.upstream, g.hub, g.options.Conns = c, up, hub, conns
+	g.live, g.hub = c, hub
+	g.configured(c, g.sources[0].upstream.Fingerprint, conns)
 	var all []*group // those that are made after this are told by start
 	for _, gr := range g.byName {
 		all = append(all, gr)
@@ -88,7 +89,8 @@ func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<
 	g.mu.Unlock()
 	for _, gr := range all {
 		gr.hub.Reconfigure(hub)
-		done = append(done, gr.client.Reconfigure(up, conns))
+		s := g.sourceOf(gr)
+		done = append(done, gr.client.Reconfigure(s.upstream, s.conns))
 	}
 	return done
 }
@@ -110,11 +112,11 @@ func (w way) close() {
 }
 
 // rename calls its certificates by their place in the list.
-func (w way) rename(entry int) {
+func (w way) rename(section string) {
 	if w.files == nil {
 		return
 	}
-	if files := w.made.entry.TLS.Files(entry, w.made.entry.Address); !files.Equal(w.files.Files()) {
+	if files := w.made.entry.TLS.Files(section, w.made.entry.Address); !files.Equal(w.files.Files()) {
 		_ = w.files.Switch(files) // if they cannot be read just now, they keep their name
 	}
 }
@@ -122,6 +124,7 @@ func (w way) rename(entry int) {
 // reach is all of a configuration that a Conn is made from. One in which any of it has
 // changed is replaced: an entry's connections are made again, and its streams opened again.
 type reach struct {
+	name                             string
 	entry                            config.Fallback
 	maxReceive                       config.Bytes
 	keepalive, missing, unavailable  time.Duration
@@ -129,11 +132,11 @@ type reach struct {
 	maxConnections, maxStreamsOnEach int
 }
 
-func reachOf(c *config.Config, e config.Fallback) reach {
+func reachOf(c *config.Config, e config.Entry) reach {
 	e.Insecure, e.Mode, e.ForwardHeaders = false, "", false // they are no matter of the connection
 	u := &c.Upstream
 	return reach{
-		entry: e, maxReceive: u.MaxReceiveBytes,
+		name: e.Name, entry: e.Fallback, maxReceive: u.MaxReceiveBytes,
 		keepalive: u.Keepalive, missing: c.Timers.DNETimeout, unavailable: c.Timers.UnavailableAfter,
 		healthCheck: u.HealthCheck, maxConnections: u.MaxConnections, maxStreamsOnEach: u.MaxStreamsPerConnection,
 	}
@@ -164,30 +167,30 @@ func closeUnless(ways, others []way) {
 // are kept; the others are not connected yet.
 func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 	o, there := r.options, r.ways
-	for i, e := range c.Upstream.Entries() {
+	for _, e := range c.Upstream.AllEntries() {
 		made := reachOf(c, e)
 		if known := slices.IndexFunc(there, func(w way) bool { return reflect.DeepEqual(w.made, made) }); known >= 0 {
 			ways = append(ways, there[known])
 			continue
 		}
-		creds, security, files, err := r.clientCredentials(i, e)
+		creds, security, files, err := r.clientCredentials(e)
 		if err != nil {
 			closeUnless(ways, there)
 			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
 		conn := upstream.NewConn(upstream.Endpoint{
-			Name:           e.Address,
+			Name:           e.Name,
 			Target:         target(e.Address, o.Dial != nil),
 			Credentials:    counted(creds, e.Address, o.Received),
 			Security:       security,
-			Section:        config.EntrySection(i),
+			Section:        e.Section,
 			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
 			Keepalive:      c.Upstream.Keepalive,
 			Missing:        c.Timers.DNETimeout,
 			MaxConnections: c.Upstream.MaxConnections,
 			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
 			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
-			Headers:        OwnHeaders(e),
+			Headers:        OwnHeaders(e.Fallback),
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
 			Observer:       o.Upstream,

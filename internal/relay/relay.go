@@ -133,20 +133,23 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Grouping: NewGrouping(c).Under(key),
 		rules:    &authorizer{log: o.Log.With("component", "authz"), observer: o.Rules, events: o.Events, poll: o.Follow.NoNotify},
 		events:   o.Events,
-		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random, Events: o.Events,
+			Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random, Events: o.Events,
 		},
 		live:   c,
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
-	r.groups.upstream.Hop = o.Hop
 	r.groups.hub.Convergence = convergence
+	r.groups.configured(c, fingerprint, conns(r.ways))
+	var answers *session.Answers
 	if !o.NoTrials {
-		r.groups.upstream.Answers = session.NewAnswers()
+		answers = session.NewAnswers()
+	}
+	for _, s := range r.groups.sources {
+		s.upstream.Hop, s.upstream.Answers = o.Hop, answers
 	}
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)
@@ -366,12 +369,12 @@ func (r *Relay) Upstream() map[string]session.State {
 	return states
 }
 
-// ControlPlanes are the addresses of the control planes, in order of preference.
-func (r *Relay) ControlPlanes() (addresses []string) {
-	for _, e := range r.Config().Upstream.Entries() {
-		addresses = append(addresses, e.Address)
+// ControlPlanes are the names of the control planes, those of each source in order of preference.
+func (r *Relay) ControlPlanes() (names []string) {
+	for _, e := range r.Config().Upstream.AllEntries() {
+		names = append(names, e.Name)
 	}
-	return addresses
+	return names
 }
 
 // Silent counts, for each type, the groups for which the control plane, though alive,

@@ -95,22 +95,23 @@ func (d displaced) end() {
 // admit gives a new group its place, or refuses it because there is no room. Room is made by a group that stays in an
 // outage and has nothing, or by one of whoever has most of them. While its control plane is not alive a group that
 // has something never goes (NODE-10).
-func (g *groups) admit(name string, client session.Peer) (e *share.Entry[*group], gone displaced, end *session.End) {
+func (g *groups) admit(p Place, client session.Peer) (e *share.Entry[*group], gone displaced, end *session.End) {
 	o := ownerOf(client)
-	e = g.totals.Enter(o.holder, o.exempt || name == "", nil)
+	s := g.sources[p.source]
+	e = s.totals.Enter(o.holder, o.exempt || p.Name == "", nil)
 	most := 0
-	if end = g.Admit(g.taken(name)); end != nil {
-		if g.dropBare() {
-			end = g.Admit(g.taken(name))
+	if end = g.Admit(g.taken(p)); end != nil {
+		if g.dropBare(p.source) {
+			end = g.Admit(g.taken(p))
 		}
 		if end != nil {
-			most = g.totals.Used() // it is full, whatever the number is
+			most = s.totals.Used() // it is full, whatever the number is
 		}
 	}
 	if end != nil && most == 0 {
 		return nil, nil, end
 	}
-	got, groups := g.totals.Take(e, 1, most, func(gr *group) bool { return gr.hub.Bare() || gr.client.Proven() })
+	got, groups := s.totals.Take(e, 1, most, func(gr *group) bool { return gr.hub.Bare() || gr.client.Proven() })
 	if got == 0 {
 		return nil, nil, end
 	}
@@ -123,9 +124,9 @@ func (g *groups) admit(name string, client session.Peer) (e *share.Entry[*group]
 }
 
 // dropBare ends a group that stays in an outage and has nothing.
-func (g *groups) dropBare() bool {
+func (g *groups) dropBare(source int) bool {
 	for _, gr := range g.byName {
-		if gr.leaving && gr.hub.Bare() {
+		if gr.place.source == source && gr.leaving && gr.hub.Bare() {
 			g.end(gr)
 			return true
 		}

@@ -274,14 +274,21 @@ func (k *keeper) header(now time.Time) snapshot.Header {
 
 // --- groups ---
 
-// revive starts the default group from the snapshot, if some of that is wanted, and keeps the other
+// revive starts the default groups from the snapshot, if some of that is wanted, and keeps the other
 // groups' parts until their first client comes. What is unwanted is kept until the control plane is there.
 func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.saved, g.shelved = wanted, unwanted
-	if _, ok := wanted[""]; ok && g.HasDefault() && g.Stays("") {
-		if gr, claimant, _, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
+	if !g.HasDefault() || !g.Stays("") {
+		return
+	}
+	for name := range wanted {
+		p, ok := g.defaultOf(name)
+		if !ok {
+			continue
+		}
+		if gr, claimant, _, end := g.join(p, session.Peer{}, g.staticNode(p.origin)); end == nil { // it is the first, and never refused
 			g.part(gr, claimant)
 		}
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/snapshot"
@@ -19,7 +20,7 @@ func (g *groups) retire(gr *group) {
 	defer g.mu.Unlock()
 	if gr.users == 0 && g.byName[gr.name] == gr && !g.closing {
 		gr.leaving = true
-		gr.client.Retire(g.Stays(gr.name))
+		gr.client.Retire(g.Stays(gr.place.Name))
 	}
 }
 
@@ -34,13 +35,18 @@ func (g *groups) retired(gr *group) {
 
 // taken is the number of groups that count against the limit for a new one. Loaded groups
 // to which no client has come back count while no control plane answers.
-func (g *groups) taken(name string) int {
-	n := len(g.byName)
-	_, loaded := g.saved[name]
-	if loaded || name == "" || len(g.saved) == 0 || g.reached() {
+func (g *groups) taken(p Place) int {
+	n := g.sources[p.source].groups
+	_, loaded := g.saved[p.groupName()]
+	if loaded || p.Name == "" || len(g.saved) == 0 || g.reached() {
 		return n
 	}
-	return n + len(g.saved)
+	for name := range g.saved {
+		if isOf := strings.HasPrefix(name, byTypePrefix); isOf == (p.source > 0) && strings.HasPrefix(name, p.prefix()) {
+			n++
+		}
+	}
+	return n
 }
 
 // reached: the control plane is there, as far as some group can tell.

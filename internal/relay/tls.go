@@ -22,12 +22,12 @@ import (
 // clientCredentials are those towards an entry of the list of control planes. security
 // and files are nil for plaintext. Each handshake uses the files as they are then, so that one that was
 // refused for its certificate succeeds when that has been replaced.
-func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *hint.TLS, files *certs.Followed, err error) {
+func (r *Relay) clientCredentials(e config.Entry) (_ credentials.TransportCredentials, security *hint.TLS, files *certs.Followed, err error) {
 	t := e.TLS
 	if !t.Enabled() {
 		return insecure.NewCredentials(), nil, nil, nil
 	}
-	if files, err = r.certs.Follow(t.Files(entry, e.Address)); err != nil {
+	if files, err = r.certs.Follow(t.Files(e.Section, e.Address)); err != nil {
 		return nil, nil, nil, err
 	}
 	security = &hint.TLS{Certificate: t.Cert != "" || t.SPIFFE.Enabled(), SPIFFE: t.SPIFFE.Enabled()}

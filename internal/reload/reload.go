@@ -144,13 +144,7 @@ func (r *Reloader) reload() (o Outcome, err error) {
 	}
 	running := r.options.Running()
 	next := wanted.Keeping(running)
-	for _, c := range running.Diff(wanted) {
-		if c.Reload == config.ReloadNow {
-			o.Changed = append(o.Changed, c)
-		} else {
-			o.Waiting = append(o.Waiting, c)
-		}
-	}
+	o.Changed, o.Waiting = running.Diff(next), next.Diff(wanted)
 	if len(o.Waiting) > 0 {
 		if err := next.Validate(); err != nil {
 			return Outcome{}, &unfit{o.Waiting, err}

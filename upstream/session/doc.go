@@ -18,7 +18,9 @@
 // Core never tells the Hub that a resource is gone because the control plane is unreachable (MISS-7, RECON-9). It
 // acknowledges a response without asking any client (UP-4, NACK-1).
 //
-// Limitations: ADS only. The names and the wildcard of a type never share a SotW stream (TRANSLATE-11), and a SotW
+// Which service a stream calls, the aggregated one or that of a type, is for package upstream to say.
+//
+// Limitations: the names and the wildcard of a type never share a SotW stream (TRANSLATE-11), and a SotW
 // server goes on sending a wildcard that was given up until the stream ends. Each group learns for itself what a
 // control plane can do, for example that it has no Delta.
 package session

@@ -67,6 +67,19 @@ func (r *relayed) Start() {
 	r.now.Serve(l)
 }
 
+// reconfigure changes keys of the configuration in force.
+func (r *relayed) reconfigure(sets ...string) {
+	r.t.Helper()
+	r.sets = append(r.sets, sets...)
+	c, err := config.Load("", r.sets)
+	if err == nil {
+		err = r.now.Reconfigure(c.Keeping(r.now.Config()))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // Close ends it at once. It may be called twice.
 func (r *relayed) Close() {
 	if r.now != nil {

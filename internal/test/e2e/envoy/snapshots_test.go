@@ -16,18 +16,25 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/e2e/loopback"
 )
 
-// snapshots is a control plane of go-control-plane's: its snapshot cache for ADS, with one
-// snapshot for every node.
+// snapshots is a control plane of go-control-plane's: its snapshot cache, with one snapshot
+// for every node. It can be stopped and started again.
 type snapshots struct {
 	t     testing.TB
 	addr  string
 	cache gcp.SnapshotCache
+	// offers registers the services that it has.
+	offers func(*grpc.Server, gcpserver.Server)
+	stop   func() // nil: it does not run
 
 	mu    sync.Mutex
 	world world
-	n     int // snapshots so far
+	n     int                    // snapshots so far
+	asked map[cache.TypeURL]bool // of it, ever
+	opens int                    // streams so far
+	open  int                    // streams now
 }
 
 // everyone is the key of the snapshot, whatever the node.
@@ -35,30 +42,78 @@ type everyone struct{}
 
 func (everyone) ID(*core.Node) string { return "everyone" }
 
-// startSnapshots serves a world until the test ends.
+// ads offers the aggregated service and no other.
+func ads(s *grpc.Server, all gcpserver.Server) {
+	discovery.RegisterAggregatedDiscoveryServiceServer(s, all)
+}
+
+// startSnapshots serves a world by ADS until the test ends.
 func startSnapshots(t testing.TB, has world) *snapshots {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &snapshots{t: t, addr: l.Addr().String(), cache: gcp.NewSnapshotCache(true, everyone{}, nil), world: has}
+	p := newSnapshots(t, has, true, ads)
+	p.Start()
+	return p
+}
+
+// newSnapshots makes a control plane that is not started yet. whole: a client has to ask for all names at once.
+func newSnapshots(t testing.TB, has world, whole bool, offers func(*grpc.Server, gcpserver.Server)) *snapshots {
+	p := &snapshots{t: t, addr: loopback.Reserve(t), cache: gcp.NewSnapshotCache(whole, everyone{}, nil), offers: offers, world: has, asked: make(map[cache.TypeURL]bool)}
 	p.Change(func(world) {})
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// Start listens and serves.
+func (p *snapshots) Start() {
+	p.t.Helper()
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, p.cache, nil))
+	p.offers(s, gcpserver.NewServer(ctx, p.cache, p.callbacks()))
 	var serves sync.WaitGroup
 	serves.Go(func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Errorf("control plane: %v", err)
+			p.t.Errorf("control plane: %v", err)
 		}
 	})
-	t.Cleanup(func() {
+	p.stop = func() {
 		cancel()
 		s.Stop()
 		serves.Wait()
-	})
-	return p
+	}
+}
+
+// Stop closes the listener and all connections. It may be called twice.
+func (p *snapshots) Stop() {
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+}
+
+// callbacks note what is asked, and the streams.
+func (p *snapshots) callbacks() gcpserver.Callbacks {
+	counts := func(opens, open int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.opens, p.open = p.opens+opens, p.open+open
+	}
+	asks := func(url string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asked[cache.TypeURL(url)] = true
+	}
+	return gcpserver.CallbackFuncs{
+		StreamOpenFunc:         func(context.Context, int64, string) error { counts(1, 1); return nil },
+		DeltaStreamOpenFunc:    func(context.Context, int64, string) error { counts(1, 1); return nil },
+		StreamClosedFunc:       func(int64, *core.Node) { counts(0, -1) },
+		DeltaStreamClosedFunc:  func(int64, *core.Node) { counts(0, -1) },
+		StreamRequestFunc:      func(_ int64, r *discovery.DiscoveryRequest) error { asks(r.GetTypeUrl()); return nil },
+		StreamDeltaRequestFunc: func(_ int64, r *discovery.DeltaDiscoveryRequest) error { asks(r.GetTypeUrl()); return nil },
+	}
 }
 
 // Change changes the world and makes it the next snapshot.

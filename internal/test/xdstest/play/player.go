@@ -363,7 +363,7 @@ func (p *player) open(g *group, o upsession.Open) {
 		s.actor = "b." + s.actor
 	}
 	headers := make(map[string][]string)
-	if own := relay.OwnHeaders(entry); own != nil {
+	if own := relay.OwnHeaders(entry.Fallback); own != nil {
 		mine, err := own()
 		p.fault = cmp.Or(p.fault, err)
 		o.Headers = append(mine, o.Headers...)

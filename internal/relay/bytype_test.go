@@ -1,0 +1,72 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
+)
+
+// byType is a grouping with endpoints and secrets from elsewhere.
+func byType(t *testing.T, sets ...string) Grouping {
+	t.Helper()
+	return grouping(t, append(sets, `upstream.by_type=[
+		{"name": "eds", "types": ["EDS"], "address": "127.0.0.1:2", "node": {"id": "other"}},
+		{"name": "own", "types": ["RTDS", "ECDS"], "address": "127.0.0.1:3", "services": "per_type"}]`)...)
+}
+
+// TestPlaceByType: where a type comes from is a part of the group's name, and of no other group's (UP-26).
+func TestPlaceByType(t *testing.T) {
+	node := &core.Node{Id: "a"}
+	for url, want := range map[cache.TypeURL]string{
+		cache.Cluster: "", cache.Endpoint: "by_type=eds;", cache.Runtime: "by_type=own;service=" + string(cache.Runtime) + ";", cache.Extension: "by_type=own;service=" + string(cache.Extension) + ";",
+	} {
+		for key, of := range map[string]string{"[]": "", "[id]": `id="a";`} {
+			p, end := byType(t, "groups.key="+key).Place(session.Peer{}, node, url, nil)
+			if end != nil {
+				t.Fatal(end)
+			}
+			if got := p.groupName(); got != want+of {
+				t.Errorf("%s with the key %s: the group is %q, want %q", url.Short(), key, got, want+of)
+			}
+			if p.Own != (want != "") {
+				t.Errorf("%s with the key %s: it has a group apart from the other types: %v", url.Short(), key, p.Own)
+			}
+		}
+	}
+	if _, ok := byType(t).defaultOf("by_type=gone;"); ok {
+		t.Error("a control plane that is not listed has a default group")
+	}
+}
+
+// TestNodeByType: the relay introduces itself as the item says, or else as upstream does.
+func TestNodeByType(t *testing.T) {
+	g := byType(t)
+	for url, want := range map[cache.TypeURL]string{cache.Cluster: "xds-relay", cache.Endpoint: "other", cache.Runtime: "xds-relay"} {
+		p, _ := g.Place(session.Peer{}, &core.Node{Id: "a"}, url, nil)
+		if got := g.Node(p, nil).GetId(); got != want {
+			t.Errorf("for %s it is %q, want %q", url.Short(), got, want)
+		}
+	}
+}
+
+// TestLimitByType: the groups of one control plane take no place of another's.
+func TestLimitByType(t *testing.T) {
+	inWorld(t, []string{"groups.key=[id]", "groups.max=2", `upstream.by_type=[{"name": "eds", "types": ["EDS"], "address": "127.0.0.1:2"}]`}, func(w *world) {
+		g := w.relay.groups
+		for _, url := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
+			for i := range 3 {
+				_, end := g.Join(session.Peer{Holder: "h"}, &core.Node{Id: fmt.Sprint("n", i)}, url)
+				if full := end != nil && end.Reason == session.Overcrowded; full != (i == 2) {
+					t.Errorf("group %d of %s: %v", i, url.Short(), end)
+				}
+			}
+		}
+		if got := len(w.relay.Groups()); got != 4 {
+			t.Errorf("there are %d groups, want two for each control plane", got)
+		}
+	})
+}
