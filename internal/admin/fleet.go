@@ -135,6 +135,19 @@ func (f *fleets) take() *fleet {
 	return all
 }
 
+// stale reports whether a client counts in fleet.stale.
+func (r *row) stale() bool { return r.State == NotSent || r.State == Stale }
+
+// out is how many clients are out of step, and the worst state of any.
+func (f *fleet) out() (clients int, worst ClientState) {
+	for s := InStep + 1; s <= Rejected; s++ {
+		if n := f.states[s]; n > 0 {
+			clients, worst = clients+n, s
+		}
+	}
+	return clients, worst
+}
+
 // stale counts the clients that lack something and have rejected nothing, as people say it: what was never sent is
 // among it.
 func (f *fleet) stale() int { return f.states[NotSent] + f.states[Stale] }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/console"
 )
 
 // The page: what a relay knows, for people. It needs no JavaScript; with it, a view follows what happens. All that it
@@ -90,7 +92,7 @@ type shown struct {
 type headline struct {
 	Relay mark
 	Plane mark
-	Node  string
+	Out   mark // how many clients are out of step; the zero mark: none
 }
 
 // show answers with a view. moves is what it is as of.
@@ -99,7 +101,9 @@ func (u *ui) show(w http.ResponseWriter, view, title, nav string, moves uint64, 
 }
 
 func (u *ui) answer(w http.ResponseWriter, code int, view string, s *shown) {
-	s.Build, s.Now, s.Head = u.build, time.Now(), u.headline()
+	all := u.fleets.now()
+	s.Build, s.Now, s.Head = u.build, time.Now(), u.headline(all)
+	s.Moves = min(s.Moves, all.moves) // the head is as of then
 	var page bytes.Buffer
 	if err := views[view].ExecuteTemplate(&page, "base.html", s); err != nil {
 		u.log.Error("bug: a view of the page cannot be made", "view", view, "err", err)
@@ -137,11 +141,17 @@ func (u *ui) asks(w http.ResponseWriter, req *http.Request, known ...string) boo
 	return true
 }
 
-// headline says whether the relay and its control planes are there.
-func (u *ui) headline() headline {
+// headline says whether the relay and its control planes are there, and whether clients are out of step.
+func (u *ui) headline(all *fleet) headline {
 	h := headline{Relay: mark{"ok", "Ready"}, Plane: mark{"none", "No control plane is asked"}}
 	if ok, _ := u.relay.Ready(); !ok {
 		h.Relay = u.unready()
+	}
+	if n, worst := all.out(); n > 0 {
+		h.Out = mark{"warn", console.Count(n) + " out of step"}
+		if worst == Rejected {
+			h.Out.Kind = "bad"
+		}
 	}
 	worst := -1
 	for _, p := range u.planes(time.Now()) {

@@ -109,12 +109,13 @@ func TestViews(t *testing.T) {
 		code int
 		has  []string
 	}{
-		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost"}},
+		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost", "have not acknowledged for more than", `href="/ui/clients?state=out"><span class="mark s-bad">`, "12 out of step"}},
 		{"/?by=group", 200, []string{"group=default"}},
 		{"/?by=x", 400, []string{"use cluster or group"}},
 		{"/?x=1", 400, []string{"unknown parameter"}},
 		{"/ui/clients", 200, []string{"250 clients", "1–50 of 250", `aria-current="page">1<`, "Rejected 1 ·", "CDS"}},
 		{"/ui/clients?state=rejected", 200, []string{"3 of 250 clients"}},
+		{"/ui/clients?state=out", 200, []string{"12 of 250 clients"}},
 		{"/ui/clients?page=5", 200, []string{"201–250 of 250"}},
 		{"/ui/clients?page=6", 404, []string{"There is no page 6"}},
 		{"/ui/clients?page=0", 400, []string{"a number from 1 on"}},
@@ -124,7 +125,7 @@ func TestViews(t *testing.T) {
 		{"/ui/clients?sort=size", 400, []string{"use state, node, behind or connected"}},
 		{"/ui/clients?q=nobody-like-this", 200, []string{"No client matches", "Show all 250"}},
 		{"/ui/clients/4", 200, []string{"bad &lt;script&gt;", "The response had 3 resources", "and 1 more", "/clients/4/resync", "/clients/4/disconnect", "Its events"}},
-		{"/ui/clients/4?names=all&type=CDS", 200, []string{"Waits to be sent", "Resources of CDS"}},
+		{"/ui/clients/4?names=all&type=CDS", 200, []string{"Stale: waits to be sent", "Resources of CDS"}},
 		{"/ui/clients/4?names=some", 400, []string{"names is"}},
 		{"/ui/clients/5", 200, []string{"no rule &lt;script&gt;", "Refused"}},
 		{"/ui/clients/999", 404, []string{"There is no stream 999"}},
@@ -138,7 +139,7 @@ func TestViews(t *testing.T) {
 		{"/ui/resource?type=SDS&name=a", 200, []string{"[redacted]"}},
 		{"/ui/resource?type=CDS&name=none", 404, []string{"knows nothing of CDS"}},
 		{"/ui/resource?type=CDS", 400, []string{"name a type and a resource"}},
-		{"/ui/planes", 200, []string{"a:1", "Silent", "b:1", "connection refused", "Control plane lost", "edge-1"}},
+		{"/ui/planes", 200, []string{"a:1", "Silent", "b:1", "connection refused", "Control plane lost", "edge-1", "12 out of step"}},
 		{"/ui/events", 200, []string{"Rejected", "of 9 resources", "said &lt;script&gt;", "/ui/clients/4"}},
 		{"/ui/events?kind=nack", 200, []string{"checked", "Rejected"}},
 		{"/ui/events?kind=nack&kind=stale", 200, []string{"Rejected"}},
@@ -180,7 +181,7 @@ func TestViews(t *testing.T) {
 func TestViewsOfNothing(t *testing.T) {
 	h, _ := newPage(newMany(0), nil)
 	for path, want := range map[string]string{"/": "No client is connected", "/ui/clients": "No client is connected", "/ui/events": "Nothing to act on has happened"} {
-		if w := look(h, path); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+		if w := look(h, path); w.Code != 200 || !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), "out of step") {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}

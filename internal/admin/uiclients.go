@@ -72,7 +72,7 @@ type stateFilter struct {
 // stateFilters are the words with which states are asked for.
 var stateFilters = []stateFilter{
 	{"", "Any state", nil},
-	{"out", "Not in step", []ClientState{NotSent, Stale, Refused, Rejected}},
+	{"out", "Out of step", []ClientState{NotSent, Stale, Refused, Rejected}},
 	{"rejected", "Rejected", []ClientState{Rejected}},
 	{"stale", "Stale or not sent", []ClientState{Stale, NotSent}},
 	{"refused", "Refused", []ClientState{Refused}},

@@ -171,15 +171,15 @@ func line(text string) string { return console.Clean(strings.Join(strings.Fields
 
 func stepMark(s session.Step) mark {
 	return map[session.Step]mark{
-		session.StepSynced: {"ok", "In step"}, session.StepUnacked: {"warn", "Sent, not acknowledged"}, session.StepRejected: {"bad", "Rejected"},
-		session.StepUnsent: {"warn", "Waits to be sent"}, session.StepStays: {"warn", "Removed, and the client has it"},
+		session.StepSynced: {"ok", "In step"}, session.StepUnacked: {"warn", "Stale: not acknowledged"}, session.StepRejected: {"bad", "Rejected"},
+		session.StepUnsent: {"warn", "Stale: waits to be sent"}, session.StepStays: {"warn", "Stale: removed, and the client has it"},
 		session.StepUnknown: {"none", "The client has some version"}, session.StepAwaited: {"wait", "The control plane has not answered"},
 	}[s]
 }
 
 // kindWords say what kind of event it is.
 var kindWords = map[events.Kind]string{
-	events.Nack: "Rejected", events.NackOver: "Rejection over", events.Stale: "Out of step", events.StaleOver: "In step again",
+	events.Nack: "Rejected", events.NackOver: "Rejection over", events.Stale: "Stale", events.StaleOver: "In step again",
 	events.TypeRefused: "Type refused", events.GroupRefused: "Group refused",
 	events.RemovalsHeld: "Removals held", events.RemovalsReleased: "Removals released", events.RemovalsForgotten: "Removals dropped",
 	events.TypeQuarantined: "Type quarantined", events.TypeAcquitted: "Type taken back",

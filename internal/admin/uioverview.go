@@ -56,7 +56,7 @@ type certificate struct {
 // numbers count clients, each once.
 type numbers struct {
 	All, InStep, Stale, Rejecting, Refused int
-	Late                                   int // out of step for more than 30 s
+	Late                                   int // of the stale ones: for more than 30 s
 }
 
 // part is the clients of one cluster or group.
@@ -95,7 +95,7 @@ func (p part) Marks() (marks []mark) {
 	for _, s := range []struct {
 		n          int
 		kind, text string
-	}{{p.Rejects, "bad", "rejecting"}, {p.Refused, "stop", "refused"}, {p.Stale, "warn", "stale"}} {
+	}{{p.Rejects, "bad", "rejected"}, {p.Refused, "stop", "refused"}, {p.Stale, "warn", "stale"}} {
 		if s.n > 0 {
 			marks = append(marks, mark{s.kind, console.Count(s.n) + " " + s.text})
 		}
@@ -248,7 +248,7 @@ func timeAt(seconds float64) (t time.Time) {
 func (u *ui) numbers(all *fleet) numbers {
 	n := numbers{All: len(all.rows), InStep: all.states[InStep], Stale: all.stale(), Rejecting: all.states[Rejected], Refused: all.states[Refused]}
 	for i := range all.rows {
-		if w := all.rows[i].Waits; !w.IsZero() && all.at.Sub(w) > 30*time.Second {
+		if r := &all.rows[i]; r.stale() && !r.Waits.IsZero() && all.at.Sub(r.Waits) > 30*time.Second {
 			n.Late++
 		}
 	}

@@ -78,7 +78,7 @@ func TestFollows(t *testing.T) {
 	w.until("one rejects", func() bool { return w.relay.Summary().Sync["nacked"] == 1 })
 	took := b.sees(rejecting, "1", time.Second)
 	t.Logf("a rejection is on the page after %v", took)
-	b.sees(".parts", "1 rejecting", wait)
+	b.sees(".parts", "1 rejected", wait)
 	b.sees(".events tbody", "Rejected", wait)
 	if on := b.eval(`document.activeElement.getAttribute("href")`); on != "/ui/clients?state=stale" {
 		t.Errorf("the focus has gone to %v", on)
@@ -156,7 +156,7 @@ func TestWithoutScripts(t *testing.T) {
 		b.shown(want)
 	}
 	b.open(w.url + "/")
-	page("Rejecting")
+	page("Rejected")
 	page("as of ")
 	b.eventually(chromedp.Click(`.numbers a[href*="rejected"]`))
 	page("1 of 20 clients")
