@@ -84,7 +84,8 @@ func (s *Source) AddsProbe(later *Source) bool {
 
 // probesOf returns the probes of both that somebody waits for. There is one a second at most, and each is
 // given up after some minutes, so they are bounded.
-func probesOf(s, later *Source) (both []*Probe) {
+func probesOf(s, later *Source) []*Probe {
+	both := make([]*Probe, 0, len(s.probes)+len(later.probes)) // each client that does not read keeps its own
 	for _, of := range []*Source{s, later} {
 		for _, p := range of.probes {
 			if !p.over.Load() {
