@@ -9,7 +9,8 @@ import (
 // Upstream configures the client side.
 type Upstream struct {
 	// Address is the gRPC target of the control plane: host:port,
-	// dns:///host:port or unix:///path (UP-1).
+	// dns:///host:port or unix:///path (UP-1). files:///path is a directory, or a
+	// file, with the resources themselves (FS-1).
 	// Default: 127.0.0.1:15010.
 	Address string `yaml:"address"`
 
@@ -40,6 +41,9 @@ type Upstream struct {
 	// for FailbackAfter (UP-14).
 	// Default: [].
 	Fallbacks []Fallback `yaml:"fallbacks"`
+
+	// Files is how addresses files:///path are read.
+	Files Files `yaml:"files"`
 
 	// Node is how the relay introduces itself (UP-2, NODE-7).
 	Node Node `yaml:"node"`
@@ -182,6 +186,14 @@ type Fallback struct {
 	// Mode is the variant spoken to it. Empty means upstream.mode.
 	// Default: "".
 	Mode FallbackMode `yaml:"mode"`
+
+	// LastResort means that it is used only when all others have been failing for
+	// timers.unavailable_after and a client waits for something of which there is no
+	// copy at all, and only for that: it replaces nothing and removes nothing. The
+	// first answer of another one ends it. Only the last of the list can be it. Null is
+	// true for files:///path, else false (UP-26).
+	// Default: null.
+	LastResort *bool `yaml:"last_resort"`
 }
 
 // Entries are the control planes in order of preference, upstream.address first.
@@ -189,7 +201,10 @@ func (u *Upstream) Entries() []Fallback {
 	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS, Headers: u.Headers, ForwardHeaders: true}}
 	entries = append(entries, u.Fallbacks...)
 	for i := range entries {
-		if entries[i].Mode == "" {
+		switch _, files := FilesPath(entries[i].Address); {
+		case files:
+			entries[i].Mode = FallbackMode(UpstreamModeDelta)
+		case entries[i].Mode == "":
 			entries[i].Mode = FallbackMode(u.Mode)
 		}
 	}

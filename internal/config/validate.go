@@ -121,16 +121,20 @@ func (v *validator) upstream() {
 	v.positive("upstream.max_connections", int64(u.MaxConnections))
 	v.positive("upstream.failback_after", int64(u.FailbackAfter))
 	v.typeNames("upstream.types", u.Types)
+	v.positive("upstream.files.max_bytes", int64(u.Files.MaxBytes))
 }
 
 // controlPlanes checks upstream.address and the fallbacks alike.
 func (v *validator) controlPlanes() {
 	u := &v.c.Upstream
-	v.controlPlane("upstream", u.Address, u.Insecure, u.TLS)
-	seen := []string{u.Address}
-	for i, f := range u.Fallbacks {
-		section := fmt.Sprintf("upstream.fallbacks[%d]", i)
+	v.lastResort()
+	var seen []string
+	for i, f := range u.Entries() {
+		section := EntrySection(i)
 		v.controlPlane(section, f.Address, f.Insecure, f.TLS)
+		if _, files := FilesPath(f.Address); files {
+			v.fromFiles(section, &f)
+		}
 		if slices.Contains(seen, f.Address) {
 			v.fail(section+".address", "remove one of the two", "%q is listed twice", clip(f.Address))
 		}
