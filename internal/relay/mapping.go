@@ -92,8 +92,8 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 
 // entries are the control planes.
 func entries(c *config.Config) (entries []upsession.Entry) {
-	for _, e := range c.Upstream.Entries() {
-		entries = append(entries, upsession.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
+	for i, e := range c.Upstream.Entries() {
+		entries = append(entries, upsession.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders, LastResort: i > 0 && e.Resort()})
 	}
 	return entries
 }
