@@ -106,6 +106,7 @@ func Open(path string, f Follow) (*Source, error) {
 	set, err := s.load()
 	switch {
 	case err == nil:
+		s.tell(true)
 		f.Loaded(set)
 	case f.Optional && Missing(path):
 		f.Log.Warn("there are no files yet; nothing is served from them until there are", "path", path)
@@ -211,14 +212,18 @@ func (s *Source) reload(reported bool) {
 		return
 	}
 	set, err := s.load()
-	if s.follow.Observer != nil {
-		s.follow.Observer.FilesLoaded(s.path, err == nil)
-	}
+	s.tell(err == nil)
 	if err != nil {
 		s.follow.Log.Warn("files have changed and cannot be used; what was loaded before stays in use", "path", s.path, "err", err)
 		return
 	}
 	s.follow.Loaded(set)
+}
+
+func (s *Source) tell(ok bool) {
+	if s.follow.Observer != nil {
+		s.follow.Observer.FilesLoaded(s.path, ok)
+	}
 }
 
 // tellWritten says, once a file, that what was written in place is not read.

@@ -250,7 +250,7 @@ func (d *decoded) sound(body *anypb.Any) error {
 		return nil //nolint:nilerr // a type that nobody knows goes through
 	}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(body.GetValue(), t.New().Interface()); err != nil {
-		return fmt.Errorf("is no %s, or is cut short", kind(d.typeURL))
+		return fmt.Errorf("is no %s, or is cut short", Kind(d.typeURL))
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func (s *Set) add(d *decoded, f cache.Fingerprint) error {
 		}
 		name, _ := cache.NameOf(r)
 		if other, twice := set[name]; twice {
-			return fmt.Errorf("%v: %q is at %v, too; each %s has a name of its own", at, name, other.At, kind(d.typeURL))
+			return fmt.Errorf("%v: %q is at %v, too; each %s has a name of its own", at, name, other.At, Kind(d.typeURL))
 		}
 		r.Version = ""
 		set[name] = Resource{cache.NewResource(d.typeURL, r, f), at}
@@ -216,8 +216,8 @@ func (s *Set) add(d *decoded, f cache.Fingerprint) error {
 	return nil
 }
 
-// kind is what people call a resource of a type.
-func kind(t cache.TypeURL) string { return string(t[strings.LastIndexAny(string(t), "./")+1:]) }
+// Kind is what people call a resource of a type.
+func Kind(t cache.TypeURL) string { return string(t[strings.LastIndexAny(string(t), "./")+1:]) }
 
 // found is a resource as Notes looks at it.
 type found struct {
