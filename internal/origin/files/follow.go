@@ -49,6 +49,7 @@ const (
 type Source struct {
 	path   string
 	follow Follow
+	watch  *watcher
 	seen   stamps // what was loaded last, or tried to
 	told   stamps // what was written in place, and is in the log
 }
@@ -100,9 +101,13 @@ func (now stamps) young(at time.Time) bool {
 	return false
 }
 
-// Open loads a path. If it is missing and may be, nothing is loaded yet.
+// Open loads a path. If it is missing and may be, nothing is loaded yet. Run must follow.
 func Open(path string, f Follow) (*Source, error) {
 	s := &Source{path: path, follow: f}
+	if !f.NoNotify {
+		s.watch = newWatcher(f.InPlace, f.Log)
+	}
+	s.watch.watch(s.dirs()) // before it is read, so that what comes after that is heard
 	set, err := s.load()
 	switch {
 	case err == nil:
@@ -111,6 +116,7 @@ func Open(path string, f Follow) (*Source, error) {
 	case f.Optional && Missing(path):
 		f.Log.Warn("there are no files yet; nothing is served from them until there are", "path", path)
 	default:
+		s.watch.close()
 		return nil, err
 	}
 	return s, nil
@@ -143,18 +149,14 @@ func (s *Source) load() (set *Set, err error) {
 
 // Run loads the path whenever it has changed, until ctx ends.
 func (s *Source) Run(ctx context.Context) {
-	var w *watcher
-	if !s.follow.NoNotify {
-		w = newWatcher(s.follow.InPlace, s.follow.Log)
-	}
-	defer w.close()
-	for reported := true; ; {
-		w.watch(s.dirs()) // before it is looked at, so that what comes after that is heard
-		s.reload(reported)
-		var over bool
-		if reported, over = s.await(ctx, w); over {
+	defer s.watch.close()
+	for {
+		reported, over := s.await(ctx)
+		if over {
 			return
 		}
+		s.watch.watch(s.dirs()) // which the change may have made others
+		s.reload(reported)
 	}
 }
 
@@ -176,7 +178,7 @@ func (s *Source) dirs() []string {
 }
 
 // await returns when the path is to be looked at again; reported: because something was renamed into place, or closed.
-func (s *Source) await(ctx context.Context, w *watcher) (reported, over bool) {
+func (s *Source) await(ctx context.Context) (reported, over bool) {
 	var poll <-chan time.Time
 	if s.follow.Poll > 0 {
 		timer := time.NewTimer(s.follow.Poll)
@@ -188,7 +190,7 @@ func (s *Source) await(ctx context.Context, w *watcher) (reported, over bool) {
 		return false, true
 	case <-poll:
 		return false, false
-	case <-w.changes():
+	case <-s.watch.changes():
 	}
 	timer := time.NewTimer(coalesce)
 	defer timer.Stop()
@@ -197,7 +199,7 @@ func (s *Source) await(ctx context.Context, w *watcher) (reported, over bool) {
 		return false, true
 	case <-timer.C:
 	}
-	w.drain()
+	s.watch.drain()
 	return true, false
 }
 
