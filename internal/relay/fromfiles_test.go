@@ -1,21 +1,28 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
 // directory is one with files of resources.
@@ -191,3 +198,117 @@ func TestFromFiles_Reload(t *testing.T) {
 		}
 	})
 }
+
+// generationOf are files of one generation, which each resource has in it.
+func generationOf(n int) map[string]string {
+	text := func(typ, name, field string) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "type_url: type.googleapis.com/envoy.config.%s\nresources:\n", typ)
+		for i := range 20 {
+			fmt.Fprintf(&b, "- {\"@type\": type.googleapis.com/envoy.config.%s, %s: %s-%d, %s}\n", typ, name, strings.ToLower(typ[:1]), i, fmt.Sprintf(field, n))
+		}
+		return b.String()
+	}
+	return map[string]string{
+		"c.yaml": text("cluster.v3.Cluster", "name", "alt_stat_name: generation-%d."),
+		"e.yaml": text("endpoint.v3.ClusterLoadAssignment", "cluster_name", "endpoints: [{lb_endpoints: [{endpoint: {hostname: generation-%d.}}]}]"),
+		"l.yaml": text("listener.v3.Listener", "name", "stat_prefix: generation-%d."),
+		"r.yaml": text("route.v3.RouteConfiguration", "name", "virtual_hosts: [{name: generation-%d.}]"),
+	}
+}
+
+// TestFromFiles_Fleet: a change of all files is one load, and to each of many clients one response a type, which has
+// all of the generation and nothing of the one before.
+func TestFromFiles_Fleet(t *testing.T) {
+	const clients, each = 1000, 20
+	d := newDirectory(t)
+	put := func(n int) {
+		for name, text := range generationOf(n) {
+			d.put(name, text)
+		}
+	}
+	put(1)
+	loads := &loadCount{}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := config.Load("", []string{"upstream.address=files://" + d.path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		down := xdstest.NewNetwork()
+		r, err := New(c, Options{Follow: certs.Options{NoNotify: true}, Files: loads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Serve(down.Listener())
+		ctx, cancel := context.WithCancel(context.Background())
+		var done sync.WaitGroup
+		var mu sync.Mutex
+		generation, responses, mixed := 1, make(map[string]int), 0
+		var conns []*grpc.ClientConn
+		for i := range clients {
+			if i%100 == 0 {
+				conn, err := grpc.NewClient("passthrough:///relay", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(down.Dial))
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, conn)
+			}
+			stream, err := discovery.NewAggregatedDiscoveryServiceClient(conns[len(conns)-1]).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint, cache.Listener, cache.Route} {
+				if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: fmt.Sprint(i)}, TypeUrl: string(typ), ResourceNamesSubscribe: []string{"*"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done.Go(func() {
+				for {
+					resp, err := stream.Recv()
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					responses[fmt.Sprint(resp.GetTypeUrl(), " to client ", i)]++
+					if len(resp.GetResources()) != each || strings.Count(resp.String(), fmt.Sprintf("generation-%d.", generation)) != each {
+						mixed++
+					}
+					mu.Unlock()
+					_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}) // its end is heard above
+				}
+			})
+		}
+		check := func() {
+			t.Helper()
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			more := 0
+			for _, n := range responses {
+				more += n - 1
+			}
+			if len(responses) != 4*clients || more > 0 || mixed > 0 {
+				t.Errorf("generation %d: %d clients and types had %d responses too many, and %d were of another generation, too", generation, len(responses), more, mixed)
+			}
+			clear(responses)
+			generation++
+		}
+		check()
+		put(2)
+		check()
+		if loads.n.Load() != 2 {
+			t.Errorf("there were %d loads", loads.n.Load())
+		}
+		cancel()
+		done.Wait()
+		for _, conn := range conns {
+			conn.Close()
+		}
+		r.Close(0)
+	})
+}
+
+type loadCount struct{ n atomic.Int32 }
+
+func (l *loadCount) FilesLoaded(string, bool) { l.n.Add(1) }
