@@ -43,8 +43,9 @@ type laneKind interface {
 	// awaits reports whether a client waits for something uncertain.
 	awaits() bool
 
-	// takeIn applies an Update to the Table.
+	// takeIn applies an Update to the Table; fill takes out of one what fills gaps (UP-26).
 	takeIn(u *cache.Update) Applied
+	fill(u *cache.Update)
 	// unannounced returns the names that a response with everything does not list and therefore
 	// removes.
 	unannounced() []string

@@ -79,7 +79,7 @@ type stream struct {
 // ClientOptions are the Client's ties to the rest of the relay.
 type ClientOptions struct {
 	Conns []*Conn // in the order of Config.Entries; groups share them
-	// Service is the discovery service that is called; the zero one is the aggregated one (UP-26).
+	// Service is the discovery service that is called; the zero one is the aggregated one (UP-27).
 	Service  service.Service
 	Hub      *fanout.Hub
 	Log      *slog.Logger

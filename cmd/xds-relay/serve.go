@@ -38,8 +38,12 @@ the file.
 Exits with 0 when it has shut down after one signal; with 130 (SIGINT) or 143
 (SIGTERM) if a second one cut that short; with 2 if the command line or the
 configuration is wrong, and with 1 if it cannot serve. Nothing is bound but the
-addresses of downstream.listen, admin.listen and metrics.listen.`,
+addresses of downstream.listen, admin.listen and metrics.listen.
+
+With --from there is no control plane: what is in the files of a directory is served,
+and served again when files are renamed into place.`,
 		Example: `  xds-relay serve --upstream 127.0.0.1:15010 --listen 127.0.0.1:18000 --admin 127.0.0.1:18001
+  xds-relay serve --from /etc/xds --listen 127.0.0.1:18000
   xds-relay serve -c relay.yaml --set timers.name_linger=1m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,7 +94,7 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		return err
 	}
 	defer tracer.Close() // after the relay
-	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Rules: metrics, Received: metrics, Convergence: metrics, Version: build.Version}
+	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Files: metrics, Rules: metrics, Received: metrics, Convergence: metrics, Version: build.Version}
 	options.Trace(tracer)
 	options.Events, options.Watch = operators(c, metrics)
 	defer startWebhook(c, options.Events, metrics, log.Logger)()

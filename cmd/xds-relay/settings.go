@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -15,6 +17,7 @@ type settings struct {
 	file     string
 	set      []string
 	upstream string
+	from     string
 	listen   []string
 	admin    string
 	nodeID   string
@@ -24,6 +27,7 @@ type settings struct {
 // flags are the flags with a key of their own.
 var flagKeys = []struct{ flag, key string }{
 	{"upstream", "upstream.address"},
+	{"from", "upstream.address"},
 	{"listen", "downstream.listen"},
 	{"admin", "admin.listen"},
 	{"node-id", "upstream.node.id"},
@@ -35,11 +39,13 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVarP(&s.file, "config", "c", "", "configuration file, YAML; none: all defaults")
 	f.StringArrayVar(&s.set, "set", nil, "override one key, as in --set timers.settle=50ms (repeatable)")
 	f.StringVar(&s.upstream, "upstream", "", "address of the control plane (upstream.address)")
+	f.StringVar(&s.from, "from", "", "directory or file with resources, in place of a control plane (upstream.address: files:///path)")
 	f.StringArrayVar(&s.listen, "listen", nil, "address to serve clients on, host:port or unix:///path (downstream.listen, repeatable)")
 	f.StringVar(&s.admin, "admin", "", `address of the admin endpoint, "" for none (admin.listen)`)
 	f.StringVar(&s.nodeID, "node-id", "", "node id towards the control plane (upstream.node.id)")
 	f.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error (log.level)")
 	completeFiles(cmd, "config", "yaml", "yml")
+	_ = cmd.MarkFlagDirname("from") // it is defined above
 	completeWords(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
@@ -68,8 +74,17 @@ func (s *settings) load(cmd *cobra.Command) (*config.Config, error) {
 	if err != nil {
 		return nil, &usageError{err}
 	}
+	from := ""
+	if cmd.Flags().Changed("from") {
+		if cmd.Flags().Changed("upstream") {
+			return nil, &usageError{errors.New("--from and --upstream both name upstream.address; give one of them")}
+		}
+		if from, err = config.FilesAddress(s.from); err != nil {
+			return nil, &usageError{fmt.Errorf("--from: %w", err)}
+		}
+	}
 	values := map[string]string{
-		"upstream": s.upstream, "admin": s.admin, "node-id": s.nodeID, "log-level": s.logLevel,
+		"from": from, "upstream": s.upstream, "admin": s.admin, "node-id": s.nodeID, "log-level": s.logLevel,
 		"listen": "[" + strings.Join(quoteAll(s.listen), ", ") + "]",
 	}
 	for _, f := range flagKeys {

@@ -66,6 +66,7 @@ type Metrics struct {
 	convergence  convergenceMetrics
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
+	files        *filesMetrics
 	rules        rulesMetrics
 	reload       reloadMetrics
 	events       eventMetrics
@@ -161,6 +162,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
+	m.files = newFilesMetrics(m.registry)
 	m.rules = newRulesMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)
 	m.events = newEventMetrics(m.registry)

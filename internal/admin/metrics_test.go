@@ -57,6 +57,9 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.ClientPropagation(cache.Endpoint, 2*time.Millisecond, "")
 	m.ClientPanic()
 	m.CertificatesReloaded(true)
+	m.FilesLoaded("/a", true)
+	m.FilesLoaded("/a", false)
+	m.FilesLoaded("/b", true)
 	m.RulesReloaded(true)
 	m.RulesReloaded(false)
 	m.HandshakeFailed(certs.Downstream, certs.HandshakeExpired)
@@ -102,6 +105,9 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`subscriptions{kind="wildcard",type="CDS"} 0`,
 		`cache_resources{type="SDS"} 3`,
 		`certificate_reloads_total{result="ok"} 1`,
+		`files_loads_total{result="ok"} 2`,
+		`files_loads_total{result="failed"} 1`,
+		`files_last_load_successful 0`,
 		`certificate_reloads_total{result="failed"} 0`,
 		`authz_rules_reloads_total{result="ok"} 1`,
 		`authz_rules_reloads_total{result="failed"} 1`,

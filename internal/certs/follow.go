@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/events"
+	"github.com/xds-relay/xds-relay/internal/symlinks"
 )
 
 // Options are how files are followed. What is zero is as [Defaults] has it.
@@ -245,7 +246,7 @@ func (f *Follower) names() map[string]bool {
 			if path == "" {
 				continue
 			}
-			for _, name := range steps(path) {
+			for _, name := range symlinks.Steps(path) {
 				names[name] = true
 			}
 		}

@@ -32,6 +32,9 @@ func checkTarget(s string) (local bool, err error) {
 	if _, ok, err := unixPath(s); ok || err != nil {
 		return true, err
 	}
+	if strings.HasPrefix(s, "files:") {
+		return true, checkFilesPath(s)
+	}
 	endpoint := s
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		switch scheme {
@@ -45,7 +48,7 @@ func checkTarget(s string) (local bool, err error) {
 		case "http", "https":
 			return false, fmt.Errorf("%q is a URL; write host:port without %s://, and set tls to secure it", clip(s), scheme)
 		default:
-			return false, fmt.Errorf("unknown scheme %q; write host:port, dns:///host:port or unix:///path", clip(scheme))
+			return false, fmt.Errorf("unknown scheme %q; write host:port, dns:///host:port, unix:///path or files:///path", clip(scheme))
 		}
 	}
 	host, _, err := hostPort(endpoint, 1)

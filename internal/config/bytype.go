@@ -106,7 +106,10 @@ func (u *Upstream) entries(section, prefix string, first Fallback, others []Fall
 		entries = append(entries, Entry{fmt.Sprintf("%s.fallbacks[%d]", section, i), prefix + f.Address, f})
 	}
 	for i := range entries {
-		if entries[i].Mode == "" {
+		switch _, files := FilesPath(entries[i].Address); {
+		case files:
+			entries[i].Mode = FallbackMode(UpstreamModeDelta)
+		case entries[i].Mode == "":
 			entries[i].Mode = FallbackMode(u.Mode)
 		}
 	}

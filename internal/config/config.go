@@ -246,6 +246,7 @@ func Default() Config {
 			Address:                 "127.0.0.1:15010",
 			TLS:                     ClientTLS{ALPN: ALPNRequire},
 			Mode:                    UpstreamModeAuto,
+			Files:                   Files{Poll: 30 * time.Second, MaxBytes: 64 * MiB},
 			Node:                    Node{ID: "xds-relay"},
 			SendNodeAlways:          true,
 			Backoff:                 Backoff{Initial: time.Second, Factor: 1.6, Jitter: 0.2, Max: 10 * time.Second},

@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go", "fromfiles.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -270,7 +270,8 @@ upstream:
   fallbacks:
     - {address: "other:15010", insecure: true, mode: sotw, headers: {x-tier: two}, forward_headers: false}
     - {address: "third:15012", tls: {server_name: third, alpn: require}}
-    - {address: "fourth:15012", tls: {spiffe: {workload_api: unix:///run/agent.sock, trust_domains: [example.org], server_id: "spiffe://example.org/istiod"}}}
+    - {address: "fourth:15012", tls: {spiffe: {workload_api: unix:///run/agent.sock, trust_domains: [example.org], server_id: "spiffe://example.org/istiod"}}, last_resort: true}
+  files: {poll: 11s, optional: true, reload_on_close_write: true, max_bytes: 2MiB, descriptors: [/etc/own.pb]}
   node:
     id: tier-1
     cluster: relays
@@ -370,7 +371,7 @@ tracing:
 `
 
 func fullConfig() Config {
-	no := false
+	no, yes := false, true
 	return Config{
 		APIVersion: "xds-relay/v1alpha1",
 		Instance:   "relay-0",
@@ -384,8 +385,9 @@ func fullConfig() Config {
 				{Address: "third:15012", TLS: ClientTLS{ServerName: "third", ALPN: ALPNRequire}},
 				{Address: "fourth:15012", TLS: ClientTLS{SPIFFE: ClientSPIFFE{
 					WorkloadAPI: "unix:///run/agent.sock", TrustDomains: []string{"example.org"}, ServerID: "spiffe://example.org/istiod",
-				}}},
+				}}, LastResort: &yes},
 			},
+			Files: Files{Poll: 11 * time.Second, Optional: true, ReloadOnCloseWrite: true, MaxBytes: 2 * MiB, Descriptors: []string{"/etc/own.pb"}},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},
 				Metadata: map[string]any{

@@ -87,7 +87,7 @@ timers: {ack_timeout: 3s}
 		`upstream.headers.x-b: {value: "", file: /b, prefix: ""} -> none reload`,
 		`upstream.headers.x-c: none -> {value: "", file: /c, prefix: "Bearer "} reload`,
 		`upstream.fallbacks[0].mode: "" -> sotw reload`,
-		`upstream.fallbacks[1]: {address: "127.0.0.1:3", insecure: false, tls: {ca: "", cert: "", key: "", server_name: "", alpn: "", spiffe: {workload_api: "", trust_domains: [], server_id: ""}}, headers: {}, forward_headers: false, mode: ""} -> none reload`,
+		`upstream.fallbacks[1]: {address: "127.0.0.1:3", insecure: false, tls: {ca: "", cert: "", key: "", server_name: "", alpn: "", spiffe: {workload_api: "", trust_domains: [], server_id: ""}}, headers: {}, forward_headers: false, mode: "", last_resort: null} -> none reload`,
 		`upstream.node.metadata.team: blue -> red restart`,
 		`downstream.ready_types: [CDS] -> [CDS, LDS] restart`,
 		`groups.max: 5 -> 6 restart`,

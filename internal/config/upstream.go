@@ -8,7 +8,8 @@ import (
 // Upstream configures the client side.
 type Upstream struct {
 	// Address is the gRPC target of the control plane: host:port,
-	// dns:///host:port or unix:///path (UP-1).
+	// dns:///host:port or unix:///path (UP-1). files:///path is a directory, or a
+	// file, with the resources themselves (FS-1).
 	// Default: 127.0.0.1:15010.
 	Address string `yaml:"address"`
 
@@ -39,6 +40,9 @@ type Upstream struct {
 	// for FailbackAfter (UP-14).
 	// Default: [].
 	Fallbacks []Fallback `yaml:"fallbacks"`
+
+	// Files is how addresses files:///path are read.
+	Files Files `yaml:"files"`
 
 	// Node is how the relay introduces itself (UP-2, NODE-7).
 	Node Node `yaml:"node"`
@@ -154,7 +158,7 @@ type Upstream struct {
 
 	// ByType lists control planes that are asked for some types. Each listed
 	// type is asked of that control plane and of no other, and its groups have
-	// streams, back-off and fallbacks of their own. At most 16 (UP-26).
+	// streams, back-off and fallbacks of their own. At most 16 (UP-27).
 	// Default: [].
 	ByType []TypeUpstream `yaml:"by_type"`
 }
@@ -187,6 +191,14 @@ type Fallback struct {
 	// Mode is the variant spoken to it. Empty means upstream.mode.
 	// Default: "".
 	Mode FallbackMode `yaml:"mode"`
+
+	// LastResort means that it is used only when all others have been failing for
+	// timers.unavailable_after and a client waits for something of which there is no
+	// copy at all, and only for that: it replaces nothing and removes nothing. The
+	// first answer of another one ends it. Only the last of the list can be it. Null is
+	// true for files:///path, else false (UP-26).
+	// Default: null.
+	LastResort *bool `yaml:"last_resort"`
 }
 
 // ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS

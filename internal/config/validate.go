@@ -121,14 +121,19 @@ func (v *validator) upstream() {
 	v.positive("upstream.max_connections", int64(u.MaxConnections))
 	v.positive("upstream.failback_after", int64(u.FailbackAfter))
 	v.typeNames("upstream.types", u.Types)
+	v.positive("upstream.files.max_bytes", int64(u.Files.MaxBytes))
 }
 
 // controlPlanes checks the address and the fallbacks of each source alike.
 func (v *validator) controlPlanes() {
 	for _, s := range v.c.Upstream.Sources() {
+		v.lastResort(s)
 		var seen []string
 		for _, e := range s.Entries {
 			v.controlPlane(e.Section, e.Address, e.Insecure, e.TLS)
+			if _, files := FilesPath(e.Address); files {
+				v.fromFiles(&e, s.Name == "" && e.Section == s.Section)
+			}
 			if slices.Contains(seen, e.Address) {
 				v.fail(e.Section+".address", "remove one of the two", "%q is listed twice", clip(e.Address))
 			}

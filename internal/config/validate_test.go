@@ -17,6 +17,26 @@ func TestValidate(t *testing.T) {
 		{"upstream in plaintext, dns", "upstream: {address: \"dns:///127.0.0.1:1\"}", ""},
 		{"upstream in plaintext, socket", "upstream: {address: \"unix:///run/x.sock\"}", ""},
 		{"upstream in plaintext, accepted", "upstream: {address: \"istiod:15010\", insecure: true}", ""},
+		{"files, and as a fallback", "upstream: {address: \"files:///etc/xds\", fallbacks: [{address: \"files:///etc/last\"}]}", ""},
+		{"files with two slashes", "upstream: {address: \"files://etc/xds\"}", lines(
+			`relay.yaml:1:21: upstream.address: "files://etc/xds" is not an absolute path; write three slashes: files:///etc/xds`,
+			`    1 | upstream: {address: "files://etc/xds"}`,
+			`      |                     ^`)},
+		{"files with TLS", "upstream:\n  address: files:///etc/xds\n  tls: {ca: ca.crt}\n", lines(
+			`relay.yaml:3:8: upstream.tls: says nothing about "files:///etc/xds"`,
+			`    3 |   tls: {ca: ca.crt}`,
+			`      |        ^`,
+			`  hint: remove it: files are read by the relay itself`)},
+		{"a last resort before others", "upstream: {fallbacks: [{address: \"files:///a\"}, {address: \"127.0.0.1:1\"}]}", lines(
+			`relay.yaml:1:34: upstream.fallbacks[0].address: "files:///a" is a last resort, and others stand behind it`,
+			`    1 | upstream: {fallbacks: [{address: "files:///a"}, {address: "127.0.0.1:1"}]}`,
+			`      |                                  ^`,
+			`  hint: move it to the end of the list, or set upstream.fallbacks[0].last_resort: false`)},
+		{"files that are no last resort", "upstream: {fallbacks: [{address: \"files:///a\", last_resort: false}, {address: \"127.0.0.1:1\"}]}", ""},
+		{"files of no size", "upstream: {files: {max_bytes: 0}}", lines(
+			`relay.yaml:1:31: upstream.files.max_bytes: must be more than 0`,
+			`    1 | upstream: {files: {max_bytes: 0}}`,
+			`      |                               ^`)},
 		{"upstream with TLS and the system's roots", "upstream: {address: \"istiod:15012\", tls: {server_name: istiod}}", ""},
 		{"upstream with TLS", "upstream: {address: \"dns://8.8.8.8/istiod:15012\", tls: {ca: ca.crt}}", ""},
 		{"upstream with lenient TLS", "upstream: {address: \"consul:8503\", tls: {ca: ca.crt, alpn: lenient}}", ""},
@@ -100,7 +120,7 @@ func TestValidate(t *testing.T) {
 			`    1 | upstream: {address: "https://istiod:15012"}`,
 			`      |                     ^`)},
 		{"upstream with another scheme", "upstream: {address: \"xds:///istiod\"}", lines(
-			`relay.yaml:1:21: upstream.address: unknown scheme "xds"; write host:port, dns:///host:port or unix:///path`,
+			`relay.yaml:1:21: upstream.address: unknown scheme "xds"; write host:port, dns:///host:port, unix:///path or files:///path`,
 			`    1 | upstream: {address: "xds:///istiod"}`,
 			`      |                     ^`)},
 		{"upstream with two slashes", "upstream: {address: \"dns://istiod:1\"}", lines(

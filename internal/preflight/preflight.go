@@ -15,10 +15,13 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/descriptors"
+	"github.com/xds-relay/xds-relay/internal/origin/files"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -88,7 +91,11 @@ func Run(ctx context.Context, c *config.Config, o Options, tell func(Result)) (f
 	k.certificates(ctx)
 	for _, s := range c.Upstream.Sources() {
 		for _, e := range s.Entries {
-			k.controlPlane(ctx, s, e)
+			if path, ok := config.FilesPath(e.Address); ok {
+				k.fromFiles(e.Section, path)
+			} else {
+				k.controlPlane(ctx, s, e)
+			}
 		}
 	}
 	k.openFiles()
@@ -107,6 +114,25 @@ func (k *checker) note(name, hint, format string, args ...any) {
 func (k *checker) fail(name, hint, format string, args ...any) {
 	k.failed++
 	k.tell(Result{State: Fail, Name: name, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// fromFiles: the files can be used, and what they hold.
+func (k *checker) fromFiles(section, path string) {
+	name := section + ": files"
+	set, err := files.Load(path, relay.FromFiles(k.config, cache.Fingerprint{}))
+	switch {
+	case err != nil && k.config.Upstream.Files.Optional && files.Missing(path):
+		k.note(name, "", "%s does not exist; until it does, nothing is served from it", path)
+		return
+	case err != nil:
+		k.fail(name, "", "%v", err)
+		return
+	}
+	var held []string
+	for _, t := range set.Types() {
+		held = append(held, fmt.Sprintf("%d %s", len(set.Resources[t]), files.Kind(t)))
+	}
+	k.ok(name, "%s: %s", path, strings.Join(held, ", "))
 }
 
 // snapshotDir: there is a place for the snapshot.

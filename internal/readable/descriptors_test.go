@@ -122,7 +122,8 @@ func descriptor(t *testing.T, path, text string) (raw []byte) {
 	return raw
 }
 
-// plain drops all options except those of protobuf itself and the one that marks a sensitive field.
+// plain drops all options except those of protobuf itself, the one that marks a sensitive field, and what a field's
+// value must be.
 func plain(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProto {
 	f.Extension, f.Options = nil, nil
 	for _, s := range f.GetService() {
@@ -159,8 +160,10 @@ func plain(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProt
 	return f
 }
 
-// fieldSensitive is udpa.annotations.sensitive.
-const fieldSensitive = 76569463
+const (
+	fieldSensitive = 76569463 // udpa.annotations.sensitive
+	fieldRules     = 1071     // validate.rules
+)
 
 func strip(options protoreflect.Message) {
 	if !options.IsValid() {
@@ -172,7 +175,7 @@ func strip(options protoreflect.Message) {
 		if n < 0 {
 			break
 		}
-		if number == fieldSensitive {
+		if number == fieldSensitive || number == fieldRules {
 			kept = append(kept, rest[:n]...)
 		}
 		rest = rest[n:]

@@ -56,6 +56,23 @@ func Load() (*Set, error) {
 	return s, nil
 }
 
+// LoadWith returns a Set of all that is embedded and of some FileDescriptorSets. A file that is embedded stays as it is.
+func LoadWith(more ...[]byte) (*Set, error) {
+	if len(more) == 0 {
+		return Load()
+	}
+	s, err := newSet(compressed)
+	if err != nil {
+		return nil, fmt.Errorf("readable: the embedded descriptors: %w", err)
+	}
+	for i, set := range more {
+		if err := s.add(set); err != nil {
+			return nil, fmt.Errorf("descriptor set %d: %w", i+1, err)
+		}
+	}
+	return s, nil
+}
+
 // Field numbers of descriptor.proto.
 const (
 	fieldFile = 1 // of a FileDescriptorSet
@@ -76,13 +93,17 @@ func newSet(packed []byte) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{raw: make(map[string][]byte), symbols: make(map[protoreflect.FullName]string)}
-	err = each(all, func(n protowire.Number, file []byte) error {
+	return s, s.add(all)
+}
+
+// add takes in a FileDescriptorSet.
+func (s *Set) add(set []byte) error {
+	return each(set, func(n protowire.Number, file []byte) error {
 		if n != fieldFile {
 			return nil
 		}
 		return s.index(file)
 	})
-	return s, err
 }
 
 func unpack(packed []byte) ([]byte, error) {
@@ -114,12 +135,17 @@ func each(message []byte, f func(n protowire.Number, content []byte) error) erro
 
 // index takes in a file, whose path and package stand before its messages.
 func (s *Set) index(file []byte) error {
-	path, parent := "", protoreflect.FullName("")
+	path, parent, known := "", protoreflect.FullName(""), false
 	return each(file, func(n protowire.Number, content []byte) error {
+		if known {
+			return nil
+		}
 		switch n {
 		case fieldPath:
 			path = string(content)
-			s.raw[path] = file
+			if _, known = s.raw[path]; !known {
+				s.raw[path] = file
+			}
 		case fieldPackage:
 			parent = protoreflect.FullName(content)
 		case fieldMessages, fieldServices:
@@ -217,7 +243,16 @@ func (m *making) FindDescriptorByName(name protoreflect.FullName) (protoreflect.
 	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
-// types are the messages of a Set for protojson, which looks up what is in an Any. No message has extensions.
+// Resolver finds the messages of a Set for protojson and prototext, which look up what is in an Any.
+type Resolver interface {
+	protoregistry.MessageTypeResolver
+	protoregistry.ExtensionTypeResolver
+}
+
+// Resolver returns the Resolver of the Set. Its messages are dynamic.
+func (s *Set) Resolver() Resolver { return types{s} }
+
+// types implements Resolver. No message has extensions.
 type types struct{ set *Set }
 
 // FindMessageByName implements protoregistry.MessageTypeResolver.

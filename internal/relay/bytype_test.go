@@ -18,7 +18,7 @@ func byType(t *testing.T, sets ...string) Grouping {
 		{"name": "own", "types": ["RTDS", "ECDS"], "address": "127.0.0.1:3", "services": "per_type"}]`)...)
 }
 
-// TestPlaceByType: where a type comes from is a part of the group's name, and of no other group's (UP-26).
+// TestPlaceByType: where a type comes from is a part of the group's name, and of no other group's (UP-27).
 func TestPlaceByType(t *testing.T) {
 	node := &core.Node{Id: "a"}
 	for url, want := range map[cache.TypeURL]string{

@@ -93,7 +93,7 @@ func (g Grouping) keys() []groupKey {
 
 // Place is where a client's type belongs.
 type Place struct {
-	// Name is made of the key; that of the default group of an origin is empty.
+	// Name is made of the key; that of the default group of a provider is empty.
 	Name string
 	// Alone: the group is for one stream only, whatever its name (NODE-12).
 	Alone bool
@@ -102,7 +102,7 @@ type Place struct {
 	// Headers are those that go up with the group's streams (NODE-13).
 	Headers []header.Header
 
-	origin
+	provider
 	key   groupKey
 	whole bool // the name stands for the whole node, whatever the key
 	// identity is that of all its clients, if the name stands for one; vouches: their nodes may say it (NODE-6).
@@ -114,7 +114,7 @@ type Place struct {
 // none. If the client may not have the type, the Place says only whether the type has a group of its own (NODE-14).
 func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL, reads *policy.Reads) (Place, *session.End) {
 	client, node, vouches := g.taken(client, node)
-	p := Place{origin: g.origin(t), key: g.keyOf(t), vouches: vouches}
+	p := Place{provider: g.provider(t), key: g.keyOf(t), vouches: vouches}
 	others, none := g.key.of(client, node)
 	var end *session.End
 	if p.Name, end = p.key.of(client, node); end != nil {

@@ -96,8 +96,8 @@ func upstreamConfig(c *config.Config, s config.Source, f cache.Fingerprint) upse
 
 // entries are the control planes of a source.
 func entries(s config.Source) (entries []upsession.Entry) {
-	for _, e := range s.Entries {
-		entries = append(entries, upsession.Entry{Name: e.Name, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
+	for i, e := range s.Entries {
+		entries = append(entries, upsession.Entry{Name: e.Name, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders, LastResort: i > 0 && e.Resort()})
 	}
 	return entries
 }

@@ -48,7 +48,7 @@ func (g Grouping) Node(p Place, client *core.Node) *core.Node {
 	if !p.vouches {
 		client = withoutIdentity(client)
 	}
-	node := g.staticNode(p.origin)
+	node := g.staticNode(p.provider)
 	switch mode := g.config.EffectiveNodeMode(); {
 	case client == nil || p.Name == "" || mode == config.NodeModeStatic:
 	case mode == config.NodeModePassthrough, p.whole:
@@ -150,15 +150,15 @@ func copyMetadata(to, from *core.Node, path []string) {
 }
 
 // StaticNode is upstream.node, and what the default group says of itself.
-func (g Grouping) StaticNode() *core.Node { return g.staticNode(origin{}) }
+func (g Grouping) StaticNode() *core.Node { return g.staticNode(provider{}) }
 
 // NodeFor is what the default group says to a source of that name.
 func (g Grouping) NodeFor(source string) *core.Node {
 	at := 1 + slices.IndexFunc(g.config.Upstream.ByType, func(t config.TypeUpstream) bool { return t.Name == source })
-	return g.staticNode(origin{source: at})
+	return g.staticNode(provider{source: at})
 }
 
-func (g Grouping) staticNode(o origin) *core.Node {
+func (g Grouping) staticNode(o provider) *core.Node {
 	n := g.config.Upstream.Sources()[o.source].Node
 	node := &core.Node{Id: n.ID, Cluster: n.Cluster, UserAgentName: agent, ClientFeatures: advertised(nil)}
 	if n.Locality != (config.Locality{}) {

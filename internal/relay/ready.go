@@ -43,9 +43,9 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 		}
 	})
 	for _, t := range types {
-		p := Place{origin: r.groups.origin(t)}
+		p := Place{provider: r.groups.provider(t)}
 		r.groups.mu.Lock()
-		gr, _, _, end := r.groups.join(p, session.Peer{}, r.groups.staticNode(p.origin))
+		gr, _, _, end := r.groups.join(p, session.Peer{}, r.groups.staticNode(p.provider))
 		r.groups.mu.Unlock()
 		if end != nil {
 			return w // groups.max is at least one, and this is the first

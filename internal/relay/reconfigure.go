@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"reflect"
 	"slices"
@@ -101,11 +102,15 @@ func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<
 type way struct {
 	conn  *upstream.Conn
 	files *certs.Followed // its certificates; nil: it has none
+	feed  *feed           // nil: the control plane is another process
 	made  reach
 }
 
 func (w way) close() {
 	w.conn.Close()
+	if w.feed != nil {
+		w.feed.Close()
+	}
 	if w.files != nil {
 		w.files.Close()
 	}
@@ -126,6 +131,7 @@ func (w way) rename(section string) {
 type reach struct {
 	name                             string
 	entry                            config.Fallback
+	fromFiles                        config.Files // zero, if it is not from files
 	maxReceive                       config.Bytes
 	keepalive, missing, unavailable  time.Duration
 	healthCheck                      config.HealthCheck
@@ -133,10 +139,14 @@ type reach struct {
 }
 
 func reachOf(c *config.Config, e config.Entry) reach {
-	e.Insecure, e.Mode, e.ForwardHeaders = false, "", false // they are no matter of the connection
+	e.Insecure, e.Mode, e.ForwardHeaders, e.LastResort = false, "", false, nil // they are no matter of the connection
 	u := &c.Upstream
+	var from config.Files
+	if _, files := config.FilesPath(e.Address); files {
+		from = u.Files
+	}
 	return reach{
-		name: e.Name, entry: e.Fallback, maxReceive: u.MaxReceiveBytes,
+		name: e.Name, entry: e.Fallback, fromFiles: from, maxReceive: u.MaxReceiveBytes,
 		keepalive: u.Keepalive, missing: c.Timers.DNETimeout, unavailable: c.Timers.UnavailableAfter,
 		healthCheck: u.HealthCheck, maxConnections: u.MaxConnections, maxStreamsOnEach: u.MaxStreamsPerConnection,
 	}
@@ -178,10 +188,10 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			closeUnless(ways, there)
 			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
-		conn := upstream.NewConn(upstream.Endpoint{
+		endpoint := upstream.Endpoint{
 			Name:           e.Name,
 			Target:         target(e.Address, o.Dial != nil),
-			Credentials:    counted(creds, e.Address, o.Received),
+			Credentials:    counted(creds, e.Name, o.Received),
 			Security:       security,
 			Section:        e.Section,
 			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
@@ -195,8 +205,17 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			Log:            o.Log.With("component", "upstream"),
 			Observer:       o.Upstream,
 			Events:         o.Events,
-		})
-		ways = append(ways, way{conn, files, made})
+		}
+		w := way{files: files, made: made}
+		if path, ok := config.FilesPath(e.Address); ok {
+			if w.feed, err = r.newFeed(c, e.Address, path); err != nil {
+				closeUnless(ways, there)
+				return nil, fmt.Errorf("%s.address: %w", e.Section, err)
+			}
+			endpoint.Target, endpoint.Dial, endpoint.MaxReceive = target(e.Address, true), w.feed.Dial, math.MaxInt32 // max_bytes bounds it
+		}
+		w.conn = upstream.NewConn(endpoint)
+		ways = append(ways, w)
 	}
 	return ways, nil
 }

@@ -202,7 +202,7 @@ func TestReconfigureRefused(t *testing.T) {
 // TestCheck: what serve refuses and what it would do without, each with its place.
 func TestCheck(t *testing.T) {
 	t.Chdir(t.TempDir())
-	files(t)
+	fourMistakes(t)
 	c, err := config.Load("relay.yaml", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +228,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// files are a configuration with four mistakes in the files it names.
-func files(t *testing.T) {
+// fourMistakes are a configuration with four mistakes in the files it names.
+func fourMistakes(t *testing.T) {
 	t.Helper()
 	if err := os.Mkdir("open", 0o700); err != nil {
 		t.Fatal(err)

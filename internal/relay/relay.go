@@ -44,6 +44,8 @@ type Options struct {
 	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
 	Certificates CertificateObserver
 	Follow       certs.Options
+	// Files hears of files that are served and have changed; nil: nobody does.
+	Files FilesObserver
 	// Rules hears of changes of authz.rules_file; nil: nobody does.
 	Rules RulesObserver
 	// Received hears how many bytes come from control planes; nil: nobody does.
@@ -106,10 +108,6 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	o.Hop = cmp.Or(o.Hop, hop.NewID(c.InstanceName()))
 	r := &Relay{options: o, config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
 	r.followCertificates(o)
-	var err error
-	if r.ways, err = r.controlPlanes(c); err != nil {
-		return nil, err
-	}
 	serverCreds, err := r.serverCredentials(c.Downstream.TLS)
 	if err != nil {
 		return nil, err
@@ -124,6 +122,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	rules, err := LoadRules(c)
 	if err != nil {
+		return nil, err
+	}
+	if r.ways, err = r.controlPlanes(c); err != nil { // the last that can fail, since it starts something
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -278,10 +279,10 @@ func (r *Relay) Close(spread time.Duration) {
 	r.cancel()
 	r.mu.Lock()
 	r.closed = true
-	last := conns(r.ways)
+	last := r.ways
 	r.mu.Unlock()
-	for _, conn := range last {
-		conn.Close()
+	for _, w := range last {
+		w.close()
 	}
 	r.work.Wait()
 	if r.keeper != nil {

@@ -288,7 +288,7 @@ func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 		if !ok {
 			continue
 		}
-		if gr, claimant, _, end := g.join(p, session.Peer{}, g.staticNode(p.origin)); end == nil { // it is the first, and never refused
+		if gr, claimant, _, end := g.join(p, session.Peer{}, g.staticNode(p.provider)); end == nil { // it is the first, and never refused
 			g.part(gr, claimant)
 		}
 	}

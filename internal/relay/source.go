@@ -10,26 +10,26 @@ import (
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Where a type comes from is a part of the name of its group (UP-26). So the group of a type in upstream.by_type has
+// Where a type comes from is a part of the name of its group (UP-27). So the group of a type in upstream.by_type has
 // streams, a back-off, fallbacks and a place in the snapshot of its own, and a client's Session, which asks for a group
 // for each type, needs to know nothing of it.
 
-// origin is where a type comes from.
-type origin struct {
+// provider is where a type comes from.
+type provider struct {
 	source int    // in config.Upstream.Sources; 0: upstream itself
 	name   string // of the source
 	// service is the type that has a group, and so a stream, of its own, because it is asked for by its own service.
 	service cache.TypeURL
 }
 
-// origin is where a type comes from.
-func (g Grouping) origin(t cache.TypeURL) origin {
+// provider is where a type comes from.
+func (g Grouping) provider(t cache.TypeURL) provider {
 	at := g.config.Upstream.SourceOf(string(t))
 	if at == 0 {
-		return origin{}
+		return provider{}
 	}
 	from := g.config.Upstream.ByType[at-1]
-	o := origin{source: at, name: from.Name}
+	o := provider{source: at, name: from.Name}
 	if from.Services == config.ServicesPerType {
 		o.service = t
 	}
@@ -39,8 +39,8 @@ func (g Grouping) origin(t cache.TypeURL) origin {
 // byTypePrefix begins the names of groups whose types upstream.by_type lists. The keys of no others do.
 const byTypePrefix = "by_type="
 
-// prefix is the origin's part of a group's name.
-func (o origin) prefix() string {
+// prefix is the provider's part of a group's name.
+func (o provider) prefix() string {
 	switch {
 	case o.source == 0:
 		return ""
@@ -51,7 +51,7 @@ func (o origin) prefix() string {
 }
 
 // label is that part of what people call the group.
-func (o origin) label() string {
+func (o provider) label() string {
 	switch {
 	case o.source == 0:
 		return ""
@@ -68,15 +68,15 @@ func (g Grouping) defaultOf(name string) (Place, bool) {
 	}
 	for _, from := range g.config.Upstream.ByType {
 		for _, t := range TypeURLs(from.Types) {
-			if o := g.origin(t); o.prefix() == name {
-				return Place{origin: o}, true
+			if o := g.provider(t); o.prefix() == name {
+				return Place{provider: o}, true
 			}
 		}
 	}
 	return Place{}, false
 }
 
-// source is what the groups of an origin have in common.
+// source is what the groups of a source have in common.
 type source struct {
 	upstream upsession.Config
 	conns    []*upstream.Conn     // of its entries

@@ -22,6 +22,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
@@ -72,7 +73,7 @@ func inWorldThat(t *testing.T, set []string, log *slog.Logger, f func(w *world))
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork(), watch: events.NewWatch()}
 		w.seen.ended = make(map[session.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
-		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove, Convergence: &w.converged, Watch: w.watch}); err != nil {
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove, Convergence: &w.converged, Watch: w.watch, Follow: certs.Options{NoNotify: true}}); err != nil {
 			t.Fatal(err)
 		}
 		w.relay.Serve(w.down.Listener())

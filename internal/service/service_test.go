@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 

@@ -198,7 +198,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	case Silent:
 		c.foundSilent(s, silentSince, now)
 	case There:
-		if s.role == Probe {
+		if s.role == Probe || c.resorting() {
 			return
 		}
 		c.alive = latest(c.alive, s.alive.heard)

@@ -127,3 +127,6 @@ func (t Tristate) or(auto bool) bool {
 // is a third of Missing: another third is for the health check, and the last one for acting on
 // its result (MISS-3).
 func (c *Config) patience() time.Duration { return c.Missing / 3 }
+
+// quiet is how long a new entry has to answer before clients are told that the one before does not (UP-14).
+func (c *Config) quiet() time.Duration { return min(c.patience()/2, c.UnavailableAfter) }

@@ -161,6 +161,10 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 // learned adds an update of a lane to the effects.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
 	u.At, u.Stream, u.Age, u.AfterSwitch = now, uint64(s.id), now.Sub(s.opened), c.afterSwitch
+	if c.resorting() {
+		c.emit(Filled{lane, u})
+		return
+	}
 	c.emit(Learned{lane, u})
 }
 

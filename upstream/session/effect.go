@@ -39,6 +39,18 @@ type Learned struct {
 // Apply gives the update to the Hub.
 func (e Learned) Apply(hub *fanout.Hub) Outcome { return Outcome{Applied: hub.Apply(e.Lane, e.Update)} }
 
+// Filled is an update of a lane by the last resort (UP-26).
+type Filled struct {
+	Lane   fanout.Lane
+	Update *cache.Update
+}
+
+// Apply has the Hub fill what it lacks.
+func (e Filled) Apply(hub *fanout.Hub) (o Outcome) {
+	hub.Fill(e.Lane, e.Update)
+	return o
+}
+
 // Elapsed has the Hub look at the TTLs and the held removals that have run out by a time (TTL-2, H-22).
 type Elapsed struct{ Now time.Time }
 

@@ -20,6 +20,9 @@ type Entry struct {
 	Mode Mode
 	// ForwardHeaders means that Config.Headers are sent to the entry (NODE-13).
 	ForwardHeaders bool
+	// LastResort means that the entry only fills gaps while no other answers (UP-26). It may be true of the
+	// last one.
+	LastResort bool
 }
 
 // Mode is the variant in which a control plane is asked (UP-16).
@@ -54,6 +57,8 @@ type entry struct {
 	// why. They are for State only.
 	heard, failed time.Time
 	failure       string
+	// fails means that the entry was left because it failed, and has not answered since.
+	fails bool
 	// relay means that the server identified itself as a relay on the open stream (MISS-5).
 	relay bool
 	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
@@ -137,6 +142,9 @@ func (r *ranking) entryOf(s *slot) *entry { return &r.entries[s.entry] }
 // from the same entry in the same variant, or as Config.Versions says (RECON-8).
 func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	e, stream := c.entryOf(s), uint64(s.id)
+	if e.LastResort { // what is here stays another's
+		return func(lane fanout.Lane, _ bool) ([]string, []cache.Held) { return c.hub.On(lane).Names(), nil }
+	}
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
 		shows := fresh && c.showsVersions(e, lane, origin.SotW)
 		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {
@@ -171,7 +179,7 @@ const (
 // switchTo puts another entry in use.
 func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	if c.heard {
-		c.quietUntil = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
+		c.quietUntil = now.Add(c.config.quiet())
 	}
 	c.afterSwitch = why != Waits
 	c.quit(now)

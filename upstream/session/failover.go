@@ -26,7 +26,7 @@ func (c *Core) leave(now time.Time) {
 // failover switches to the next entry when the one in use has been failing for
 // FailoverAfter, or only for UnavailableAfter if clients wait for something.
 func (c *Core) failover(now time.Time) {
-	if !due(c.failoverAt(time.Time{}), now) {
+	if c.resort(now) || !due(c.failoverAt(time.Time{}), now) {
 		return
 	}
 	if !c.heard {
@@ -62,16 +62,17 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 
 // mayFollow reports whether another entry can be put in use for the failure of this one.
 func (c *Core) mayFollow() bool {
-	return len(c.entries) > 1 && c.main.outage.last.Kind != EndNoRoom
+	return c.ordinary() > 1 && !c.resorting() && c.main.outage.last.Kind != EndNoRoom
 }
 
-// follow switches to the next entry; after the last one comes the first.
+// follow switches to the next entry; after the last one that is no last resort comes the first.
 func (c *Core) follow(now time.Time) {
 	why := Stale
 	if c.hub.Unresolved() {
 		why = Waits
 	}
-	c.switchTo((c.current+1)%len(c.entries), why, now)
+	c.entry().fails = true
+	c.switchTo((c.current+1)%c.ordinary(), why, now)
 }
 
 // left notes that an entry is not in use any more. If the relay had switched back to it less
@@ -94,6 +95,10 @@ func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
 	e.attempts, e.notBefore = attempts{}, time.Time{}
+	filled := c.resorting()
 	c.switchTo(i, Preferred, now)
+	if filled {
+		c.afterSwitch = false // what the last resort has filled is worth no guard
+	}
 	e.returned = now
 }

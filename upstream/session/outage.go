@@ -71,6 +71,9 @@ func (s *slot) ended(end End, now time.Time) {
 // has had a response or lasted for trial. Until then names that linger may be all that is left of the
 // last known good state (UP-7, G8).
 func (c *Core) Proven(now time.Time) bool {
+	if c.resorting() {
+		return false
+	}
 	return slices.ContainsFunc(c.slots(), func(s *slot) bool {
 		return s.works() && (s.answered || s.lasted(now))
 	})

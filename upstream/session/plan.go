@@ -412,6 +412,9 @@ func (c *Core) tellAvailable(lane fanout.Lane) {
 // judgedBy is the slot whose outage makes a lane unavailable, or nil if there is no room for one. A type
 // that waits for its trial is judged by the trials that it had, and without a main stream by that.
 func (c *Core) judgedBy(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
+	if c.resorting() {
+		return &c.main // it has the outage of the others
+	}
 	s, _ := c.carrier(lane)
 	if s != nil {
 		return s

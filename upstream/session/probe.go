@@ -42,7 +42,11 @@ func (c *Core) tickProbes(now time.Time) {
 }
 
 // mayReturn reports whether a preferred entry whose probe has a resource has been alive for long enough.
+// The last resort is left at once.
 func (c *Core) mayReturn(e *entry, now time.Time) bool {
+	if c.resorting() {
+		return true
+	}
 	at := e.backAt(&c.config)
 	return !at.After(now) && c.aliveAsOf(&e.probe, at)
 }

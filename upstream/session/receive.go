@@ -15,7 +15,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if !s.open() {
 		return
 	}
-	c.entryOf(s).heard = now
+	e := c.entryOf(s)
+	e.heard, e.fails = now, false
 	if s.role == Probe {
 		c.probed(s, d, now)
 		return
@@ -64,6 +65,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // hears takes in what a response shows of its stream and of the server, whatever is in it. It is
 // calm if none of that is news.
 func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
+	if c.resorting() {
+		c.hearsLastResort(s, d, now)
+		return false
+	}
 	lives := s.answered && !s.outage.on() && s.alive.since.IsZero()
 	calm = lives && len(c.unavailable)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {

@@ -56,7 +56,7 @@ func (c *Core) tickRest(now time.Time) {
 func (c *Core) retireAt() time.Time {
 	s := &c.main
 	switch {
-	case c.retired.IsZero(), !s.open():
+	case c.retired.IsZero(), !s.open(), c.resorting():
 		return time.Time{}
 	case c.checks(s) && s.opened.Before(c.retired):
 		return c.retired

@@ -9,7 +9,7 @@ import (
 // goroutineOwners are the only places that start goroutines: whoever starts one
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
-	"upstream", "downstream", "internal/admin", "internal/relay", "internal/tracing", "cmd",
+	"upstream", "downstream", "internal/admin", "internal/origin", "internal/relay", "internal/tracing", "cmd",
 	"internal/certs",                                                                                      // each SPIFFE agent is listened to while Run runs
 	"internal/logging",                                                                                    // the end of a storm is written when nothing comes after it
 	"bench", "internal/demo", "internal/health", "internal/preflight", "internal/test", "deploy/examples", // beside the data path
@@ -40,7 +40,7 @@ func goroutinesAtTheEdges(files []*source) (complaints []string) {
 			continue
 		}
 		s.starts(func(at token.Pos, what string) {
-			complaints = append(complaints, s.complain(at, "%s outside the edges: return a value, and let upstream, downstream, internal/admin, internal/relay, internal/tracing or cmd start the goroutine", what))
+			complaints = append(complaints, s.complain(at, "%s outside the edges: return a value, and let upstream, downstream, internal/admin, internal/origin, internal/relay, internal/tracing or cmd start the goroutine", what))
 		})
 	}
 	return complaints

@@ -18,7 +18,7 @@ import (
 )
 
 // Endpoints come from another control plane than everything else, one that has the EndpointDiscoveryService and nothing
-// more (UP-26). Each is asked for its types only, over one stream. While one of them is away no request fails, and
+// more (UP-27). Each is asked for its types only, over one stream. While one of them is away no request fails, and
 // nothing is removed.
 func TestByType(t *testing.T) {
 	for _, w := range variants(way{relays: 1}) {

@@ -1,4 +1,7 @@
-package certs
+// Package symlinks owns the way that a path takes over symbolic links, for whoever watches what the path leads to.
+//
+// It reads directories and links, and never opens a file. Limitation: what it returns holds at the time of the call.
+package symlinks
 
 import (
 	"os"
@@ -9,11 +12,11 @@ import (
 // maxLinks is how many symbolic links a path may lead over.
 const maxLinks = 40
 
-// steps are the names on which it depends what a path leads to: each symbolic link on the
+// Steps are the names on which it depends what a path leads to: each symbolic link on the
 // way, and the file. They are absolute, and the directory of each is free of links, as
 // whoever watches that directory calls them. Where the way breaks off, the missing name is
 // the last.
-func steps(path string) (names []string) {
+func Steps(path string) (names []string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil
