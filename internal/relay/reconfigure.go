@@ -50,6 +50,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	}
 	r.warnOfRoom(c)
 	r.server.Reconfigure(r.serverConfig(c))
+	r.server.PassThrough(services(c), r.passage)
 	done := r.groups.reconfigure(c, conns(ways))
 	if c.Authz != r.config.Authz {
 		r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
@@ -59,12 +60,14 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	r.config, r.ways = c, ways
 	for i, w := range ways {
 		w.conn.SetSection(config.EntrySection(i))
+		w.calls.SetSection(config.EntrySection(i))
 		w.rename(i)
 	}
 	r.groups.run(func(context.Context) {
 		for _, d := range done {
 			<-d // or the group has ended
 		}
+		r.passage.offer(ways)
 		closeUnless(gone, ways)
 	})
 	return nil
@@ -98,12 +101,14 @@ func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<
 // way is the Conn to a control plane, and what it was made from.
 type way struct {
 	conn  *upstream.Conn
+	calls *upstream.Conn  // for calls of other services (LRS-2)
 	files *certs.Followed // its certificates; nil: it has none
 	made  reach
 }
 
 func (w way) close() {
 	w.conn.Close()
+	w.calls.Close()
 	if w.files != nil {
 		w.files.Close()
 	}
@@ -193,7 +198,7 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			Observer:       o.Upstream,
 			Events:         o.Events,
 		})
-		ways = append(ways, way{conn, files, made})
+		ways = append(ways, way{conn, conn.Apart(), files, made})
 	}
 	return ways, nil
 }

@@ -78,6 +78,7 @@ type Relay struct {
 	alive   *health.Watchdog
 	memory  *memory.Watch
 	keeper  *keeper // nil: there is no snapshot
+	passage *passage
 
 	// What Reconfigure replaces, under its mutex.
 	mu     sync.Mutex
@@ -149,6 +150,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)
 	r.server = downstream.NewServer(r.serverConfig(c))
+	r.passage = newPassage(r.groups, r.ways, o.Hop, o.Log.With("component", "upstream"))
+	r.server.PassThrough(services(c), r.passage)
+	r.groups.run(r.passage.run)
 	r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
@@ -273,10 +277,11 @@ func (r *Relay) Close(spread time.Duration) {
 	r.cancel()
 	r.mu.Lock()
 	r.closed = true
-	last := conns(r.ways)
+	last := r.ways
 	r.mu.Unlock()
-	for _, conn := range last {
-		conn.Close()
+	for _, w := range last {
+		w.conn.Close()
+		w.calls.Close()
 	}
 	r.work.Wait()
 	if r.keeper != nil {
@@ -337,6 +342,9 @@ func (r *Relay) Summary() downstream.Summary { return r.server.Summary() }
 
 // Methods lists the gRPC methods that clients can call, as service/method.
 func (r *Relay) Methods() []string { return r.server.Methods() }
+
+// Calls counts the open calls of each service that goes through to the control plane.
+func (r *Relay) Calls() map[string]int { return r.server.Calls() }
 
 // Count is the number of open client streams.
 func (r *Relay) Count() int { return r.server.Count() }
