@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	lrs "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
@@ -76,12 +77,22 @@ func (onlyClusters) DeltaAggregatedResources(s discovery.AggregatedDiscoveryServ
 	}
 }
 
+// reported is one that takes load reports, too, and asks for none.
+type reported struct{ onlyClusters }
+
+func (reported) StreamLoadStats(s lrs.LoadReportingService_StreamLoadStatsServer) error {
+	return s.Send(&lrs.LoadStatsResponse{})
+}
+
 // serving is the address of a control plane.
 func serving(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer) string {
 	t.Helper()
 	l := listening(t)
 	s := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, ads)
+	if load, ok := ads.(lrs.LoadReportingServiceServer); ok {
+		lrs.RegisterLoadReportingServiceServer(s, load)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -116,7 +127,7 @@ func TestCheck(t *testing.T) {
 	clusters := gcp.NewLinearCache(string(cache.Cluster))
 	old := serving(t, sotwOnly{real: gcpserver.NewServer(ctx, clusters, nil)})
 	shut := serving(t, locked{})
-	half := serving(t, onlyClusters{})
+	half, reports := serving(t, onlyClusters{}), serving(t, reported{})
 
 	with := func(ca, cert, key string) []string {
 		return []string{"--set", "upstream.tls.ca=" + ca, "--set", "upstream.tls.cert=" + cert, "--set", "upstream.tls.key=" + key}
@@ -160,6 +171,10 @@ func TestCheck(t *testing.T) {
 		"a closed port":           {[]string{"--upstream", closed.Addr().String()}, 1, []string{"FAIL  upstream: connection", "nothing listens there"}},
 		"a silent port": {[]string{"--upstream", silent, "--within", "300ms"}, 1, []string{
 			"ok    upstream: connection", "FAIL  upstream: xDS", "it takes connections and says nothing"}},
+		"load reports": {[]string{"--upstream", reports, "--within", "500ms", "--set", "groups.profile=sidecar", "--set", "passthrough=[{service: a.Service}]"}, 0, []string{
+			"ok    upstream: envoy.service.load_stats.v3.LoadReportingService it does not refuse load reports", "note  upstream: a.Service              not tried"}},
+		"a control plane without load reports": {[]string{"--upstream", plain, "--set", "groups.profile=sidecar"}, 0, []string{
+			"note  upstream: envoy.service.load_stats.v3.LoadReportingService the control plane lacks it: unknown service envoy.service.load_stats.v3.LoadReportingService\n      hint: remove it from passthrough"}},
 		"clusters, and silence about listeners": {[]string{"--upstream", half, "--within", "2s"}, 0, []string{
 			": Delta ADS              500 CDS, LDS: no answer within 2s\n      hint: it answers, and is silent about LDS: it has none for a node with id \"xds-relay\"",
 			"note  upstream: SotW ADS               CDS: no answer within 2s, LDS: no answer within 2s\n" + "ok    "}},

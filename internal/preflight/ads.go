@@ -58,6 +58,7 @@ func (k *checker) speaks(ctx context.Context, t *target) {
 			ctx = metadata.AppendToOutgoingContext(ctx, h.Name, string(h.Value))
 		}
 	}
+	defer k.goesThrough(ctx, t, conn, headers)
 	types := slices.DeleteFunc(slices.Clone(asked), func(typ cache.TypeURL) bool {
 		only := relay.TypeURLs(k.config.Upstream.Types)
 		return len(only) > 0 && !slices.Contains(only, typ)
