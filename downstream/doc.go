@@ -7,8 +7,7 @@
 // that might wait for its client gets a goroutine of its own meanwhile. So receiving never waits
 // for sending.
 //
-// Calls of services that the relay does not have go through to the control plane if they are listed (passthrough.go,
-// passed.go). Such a call has a goroutine for each direction, which waits for the other side.
+// Calls of other services go through (passthrough.go), with a goroutine for each direction (passed.go).
 //
 // It never decides what exists (the Hub does, by upstream's answers) or what a client is sent
 // (the Session does), never decodes a resource, and never lets one client's slowness or bad

@@ -36,9 +36,8 @@ type passed struct {
 	in      parcel          // the receiver's
 	ctx     context.Context //nolint:containedctx // it lasts as long as the call
 	cancel  context.CancelCauseFunc
-	sender  sync.WaitGroup // of what the client sends
-
-	said atomic.Pointer[presented] // nil: nothing was admitted yet
+	sender  sync.WaitGroup            // of what the client sends
+	said    atomic.Pointer[presented] // nil: nothing was admitted yet
 
 	up, down flowed
 }
@@ -134,9 +133,7 @@ func (p *passed) receive() error {
 		return p.in.refused
 	}
 	if p.service.SaysNode {
-		if end := p.readNode(&p.in.Message); end != nil {
-			return end
-		}
+		return p.readNode(&p.in.Message)
 	}
 	return nil
 }
@@ -146,7 +143,7 @@ const maxNode = 256 << 10
 
 // readNode looks for a node in a load report. The first report has to have an admissible one; a later report may have the
 // same again, or another one that is admissible, too.
-func (p *passed) readNode(report *passthrough.Message) *session.End {
+func (p *passed) readNode(report *passthrough.Message) error {
 	node, err := passthrough.NodeIn(report.Bytes())
 	said := p.said.Load()
 	switch {
@@ -157,7 +154,10 @@ func (p *passed) readNode(report *passthrough.Message) *session.End {
 	case len(node) > maxNode:
 		return &session.End{Reason: session.OverLimit, Message: fmt.Sprintf("xds-relay: node of %d bytes exceeds the limit of %d", len(node), maxNode)}
 	}
-	return p.admit(append([]byte{}, node...))
+	if end := p.admit(append([]byte{}, node...)); end != nil {
+		return end
+	}
+	return nil
 }
 
 // admit asks whether a client may have the call. Rules may change meanwhile, so that Rejudge did not know of it.

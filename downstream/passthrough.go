@@ -54,7 +54,6 @@ type ThroughCall interface {
 // passing has the services that go through, and their calls.
 type passing struct {
 	lead atomic.Pointer[lead]
-
 	// Guarded by Server.mu.
 	calls  map[*passed]bool
 	places map[string]*share.Ledger[served] // by service
