@@ -7,6 +7,8 @@
 // that might wait for its client gets a goroutine of its own meanwhile. So receiving never waits
 // for sending.
 //
+// Calls of other services go through (passthrough.go), with a goroutine for each direction (passed.go).
+//
 // It never decides what exists (the Hub does, by upstream's answers) or what a client is sent
 // (the Session does), never decodes a resource, and never lets one client's slowness or bad
 // request affect another client (UP-11).

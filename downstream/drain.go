@@ -35,9 +35,15 @@ func (s *Server) leaving() *session.End {
 	return nil
 }
 
-// sendOff ends the open streams for a reason, in random order and spread over a time, until ctx ends.
+// sendOff ends the open streams, and calls that go through, for a reason, in random order and spread over a time, until ctx ends.
 func (s *Server) sendOff(ctx context.Context, spread time.Duration, why *session.End) {
-	streams := s.open()
+	var streams []departing
+	for _, st := range s.open() {
+		streams = append(streams, departing{st.grpc.Context(), st})
+	}
+	for _, p := range s.passed() {
+		streams = append(streams, departing{p.ctx, p})
+	}
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	begin := time.Now()
 	for i, st := range streams {
@@ -46,9 +52,15 @@ func (s *Server) sendOff(ctx context.Context, spread time.Duration, why *session
 			return
 		case <-time.After(time.Until(begin.Add(spread * time.Duration(i) / time.Duration(len(streams))))):
 		}
-		sendAway(st.grpc.Context(), why)
+		sendAway(st.ctx, why)
 		st.end(why)
 	}
+}
+
+// departing is a stream, or a call that goes through, that is to end.
+type departing struct {
+	ctx context.Context //nolint:containedctx // it says which stream gRPC carries
+	served
 }
 
 func shuttingDown() *session.End {

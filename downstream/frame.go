@@ -13,6 +13,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/passthrough"
 )
 
 // frame is a response in wire form: a header made for one client, and references
@@ -167,7 +168,7 @@ func (in *inbox) sotw() (*discovery.DiscoveryRequest, *session.End) {
 	return m.(*discovery.DiscoveryRequest), nil
 }
 
-// codec lets frames through as they are, keeps oversized requests out, and hands
+// codec lets frames, and messages of other services, through as they are, keeps oversized requests out, and hands
 // every other message to the standard codec.
 type codec struct{ encoding.CodecV2 }
 
@@ -175,8 +176,11 @@ func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(*frame); ok {
-		return f.bufs, nil
+	switch out := v.(type) {
+	case *frame:
+		return out.bufs, nil
+	case *passthrough.Message:
+		return out.Hand(), nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -186,6 +190,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch in := v.(type) {
 	case *inbox:
 		return in.unmarshal(data, c.CodecV2)
+	case *parcel:
+		in.keep(data)
+		return nil
 	case *probe:
 		return in.unmarshal(data.Len(), func(into any) error { return c.CodecV2.Unmarshal(data, into) })
 	}

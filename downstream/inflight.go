@@ -40,7 +40,8 @@ type holder struct {
 	used    int
 	parts   map[uint32]*part // by stream
 	streams map[uint32]func(*session.End)
-	loose   atomic.Int64 // bytes of small requests that came whole and are not taken in
+	through map[uint32]bool // those that are calls which go through
+	loose   atomic.Int64    // bytes of small requests that came whole and are not taken in
 
 	at     uint32    // the stream whose bytes came last
 	within bool      // a frame has begun and is not complete
@@ -122,12 +123,18 @@ func (a *inflight) piece(h *holder, stream uint32, frame int, b []byte, now time
 	}
 	h.at = stream
 	p.got += len(b)
+	was := p.half + p.whole
 	p.half += weigh(frame)
-	a.add(h, weigh(frame))
 	for len(b) > 0 {
-		n := p.take(b)
-		a.add(h, n)
-		b = b[n:]
+		b = b[p.take(b):]
+	}
+	if h.through[stream] {
+		p.half, p.whole = max(p.length-window, 0), 0
+	}
+	if now := p.half + p.whole; now >= was {
+		a.add(h, now-was)
+	} else {
+		a.free(h, was-now)
 	}
 }
 
@@ -158,7 +165,7 @@ func (a *inflight) over(h *holder, stream uint32) {
 	p := h.parts[stream]
 	switch {
 	case p == nil:
-	case p.ended, p.whole == 0, h.streams[stream] == nil:
+	case p.ended, p.came == 0, h.streams[stream] == nil:
 		a.drop(h, stream)
 	default:
 		half := p.half
@@ -177,7 +184,7 @@ func (a *inflight) takenIn(h *holder, stream uint32, n int) {
 		p.came -= m
 		p.whole -= weight
 		n -= m
-		if p.whole == 0 && p.half == 0 && !p.ended {
+		if p.came == 0 && p.length == 0 && !p.ended {
 			a.add(h, -weight)
 			a.drop(h, stream)
 		} else {
@@ -219,11 +226,22 @@ func (a *inflight) join(h *holder, stream uint32, end func(*session.End)) {
 	}
 }
 
+// goesThrough says that a stream's messages count only as far as they are longer than its window. Such a call may have to
+// wait for the control plane, and its connection is read on meanwhile, for the sake of its other streams; what then comes
+// fits into the window.
+func (a *inflight) goesThrough(h *holder, stream uint32) {
+	if h.through == nil {
+		h.through = make(map[uint32]bool)
+	}
+	h.through[stream] = true
+}
+
 func (a *inflight) leave(h *holder, stream uint32) {
 	delete(h.streams, stream)
+	delete(h.through, stream)
 	switch p := h.parts[stream]; {
 	case p == nil, p.ended:
-	case p.half > 0:
+	case p.length > 0:
 		a.end(h, stream)
 	default:
 		a.drop(h, stream)
@@ -409,7 +427,8 @@ func (a *inflight) judge(h *holder, now time.Time) (found []slow) {
 	calm := len(a.waiting) == 0 || a.turn.of == h && !h.waits // nobody waits, or its turn is measured
 	for _, id := range h.all() {
 		p := h.parts[id]
-		ours := excused || p.have == 0 && h.streams[id] != nil // it is for the relay to read on, or to take in what is there
+		idle := p.have == 0 || h.through[id] && p.half == 0
+		ours := excused || idle && h.streams[id] != nil // it is for the relay to read on, or to take in what is there
 		if ours {
 			p.last = now
 		}

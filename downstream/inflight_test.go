@@ -520,3 +520,52 @@ func TestInflight_Games(t *testing.T) {
 		}
 	}
 }
+
+// TestInflight_Through: the messages of a call that goes through wait for the control plane for as long as it likes, and
+// hold up no other stream of the connection. Only what is longer than the call's window counts, which can come only while
+// the relay reads.
+func TestInflight_Through(t *testing.T) {
+	d := newDesk(t, mib)
+	const size, calls = 9 << 10, 100
+	h := newHolder()
+	for id := uint32(1); id <= calls; id++ {
+		s := d.sender(h, id, size)
+		d.in.goesThrough(h, id)
+		for range 6 {
+			s.left = size
+			d.wants("a message that waits is read on", s.begin(size), true)
+		}
+		s.left = size
+		d.wants("so is a part of one", s.begin(size/2), true)
+		d.sum()
+	}
+	if most := calls * partWeight; d.in.used != most {
+		t.Errorf("calls that wait count for %d bytes, want %d", d.in.used, most)
+	}
+	d.after(time.Hour)
+	if len(d.ended) > 0 {
+		t.Errorf("calls that wait were ended: %v", d.ended)
+	}
+	other := d.sender(h, calls+1, 20<<10)
+	d.wants("another stream is read on", other.begin(20<<10), true)
+	other.taken(20 << 10)
+	for id := uint32(1); id <= calls; id++ {
+		for range 6 {
+			d.in.takenIn(h, id, size+grpcHeader)
+			d.sum()
+		}
+		d.in.piece(h, id, size-size/2, zeros[:size-size/2], d.now) // the rest of the last one
+		d.in.takenIn(h, id, size+grpcHeader)
+	}
+	if d.sum(); d.in.used != 0 || len(h.parts) != 0 {
+		t.Errorf("all is taken in, and %d bytes and %d parts are left", d.in.used, len(h.parts))
+	}
+
+	long := d.sender(h, 1, mib/4)
+	long.begin(mib / 8)
+	if want := partWeight + mib/8 + grpcHeader - window; d.in.used != want {
+		t.Errorf("a long message counts for %d bytes, want %d", d.in.used, want)
+	}
+	d.after(time.Minute)
+	d.wants("a long message that does not go on ends", long.over(), true)
+}

@@ -3,6 +3,8 @@ package downstream
 import (
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
@@ -39,6 +41,10 @@ type Observer interface {
 	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Notice)
 	// ClientNamesRefused is called when a stream goes on without n of the names that it asks for (VALID-8).
 	ClientNamesRefused(reason session.Reason, n int)
+	// ClientCallMessage is called when a message of a service that goes through was handed on, up to the control
+	// plane or down to the client, and ClientCallEnded when such a call has ended, or was refused.
+	ClientCallMessage(service string, up bool, bytes int)
+	ClientCallEnded(service string, code codes.Code)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -67,3 +73,5 @@ func (nobody) ClientReadingWaits()                                             {
 func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                    {}
 func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {}
 func (nobody) ClientNamesRefused(session.Reason, int)                          {}
+func (nobody) ClientCallMessage(string, bool, int)                             {}
+func (nobody) ClientCallEnded(string, codes.Code)                              {}

@@ -261,6 +261,13 @@ func (c *conn) receiver(ctx context.Context, end func(*session.End)) receiver {
 // takenIn says that a message of n bytes is taken in.
 func (r receiver) takenIn(n int) { r.flow.takenIn(r.id, n+grpcHeader) }
 
+// goesThrough says that what comes is handed on to the control plane, which may take its time.
+func (r receiver) goesThrough() {
+	if r.flow != nil {
+		r.flow.with(func(in *inflight) { in.goesThrough(&r.flow.holder, r.id) })
+	}
+}
+
 func (r receiver) leave() {
 	if r.flow != nil {
 		r.flow.with(func(in *inflight) { in.leave(&r.flow.holder, r.id) })

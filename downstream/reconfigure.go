@@ -25,7 +25,7 @@ func (s *Server) Reconfigure(c ServerConfig) {
 	}
 }
 
-// Rejudge applies rules that have changed to all open streams (NODE-15). New ones are told by Groups.
+// Rejudge applies rules that have changed to all open streams, and to calls that go through (NODE-15). New ones are told by Groups.
 func (s *Server) Rejudge() {
 	s.rules.Add(1)
 	for _, st := range s.open() {
@@ -36,6 +36,9 @@ func (s *Server) Rejudge() {
 		}
 		st.tellRefusals(news)
 		st.kick()
+	}
+	for _, p := range s.passed() {
+		p.rejudge()
 	}
 }
 

@@ -88,12 +88,13 @@ type Server struct {
 	names             names
 	rules             atomic.Uint64 // how often rules have changed
 	full              seldom        // what is said when there is no room
+	passing           passing
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
 	places   share.Ledger[served]
 	lastID   uint64
-	calls    int // unary calls in progress
+	calls    int // unary calls in progress, and calls that go through
 	draining bool
 	stopping bool
 	stopped  chan struct{} // closed when stopping begins
@@ -128,6 +129,7 @@ func NewServer(c ServerConfig) *Server {
 		streams:           make(map[uint64]*stream),
 		stopped:           make(chan struct{}),
 		senders:           newSenders(runtime.GOMAXPROCS(0)),
+		passing:           passing{calls: make(map[*passed]bool), places: make(map[string]*share.Ledger[served])},
 	}
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
@@ -144,6 +146,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),
 		grpc.InTapHandle(s.tap),
+		grpc.UnknownServiceHandler(s.pass),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),

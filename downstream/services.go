@@ -10,12 +10,15 @@ import (
 	"github.com/xds-relay/xds-relay/internal/service"
 )
 
-// Methods lists the methods that clients can call, as service/method.
+// Methods lists the methods that clients can call, as service/method; of a service that goes through, service/*.
 func (s *Server) Methods() (methods []string) {
 	for service, info := range s.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
 			methods = append(methods, service+"/"+m.Name)
 		}
+	}
+	for service := range s.Calls() { // whatever methods it has
+		methods = append(methods, service+"/*")
 	}
 	slices.Sort(methods)
 	return methods

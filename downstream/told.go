@@ -23,7 +23,7 @@ import (
 var refusals = map[session.Reason]bool{
 	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
 	session.RefusedUpstream: true,
-	session.NamesFull:       true, session.DisplacedStream: true, session.DisplacedNames: true, session.DisplacedGroup: true, session.DisplacedType: true,
+	session.NamesFull:       true, session.DisplacedStream: true, session.DisplacedNames: true, session.DisplacedGroup: true, session.DisplacedType: true, session.DisplacedCall: true,
 }
 
 // maxListed bounds the types and the groups that a line lists.

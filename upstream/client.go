@@ -251,6 +251,16 @@ func (c *Client) Proven() bool {
 	return c.core.Proven(time.Now())
 }
 
+// Serving is the Conn to the entry that is in use, if that has answered; nil: none has.
+func (c *Client) Serving() *Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.core.Heard() {
+		return nil
+	}
+	return c.conns[c.core.InUse()]
+}
+
 // Alive returns when the control plane was last known to be alive, by a stream of the group; zero:
 // never.
 func (c *Client) Alive() time.Time {

@@ -10,6 +10,8 @@
 //
 // The package never waits for a downstream client (UP-11).
 //
-// Limitations: ADS only; files are not built yet. They would need no seam in this package: a server
+// Calls of other services go through a Conn of their own, undecoded (passthrough.go).
+//
+// Limitations: of discovery ADS only; files are not built yet. They would need no seam in this package: a server
 // in the process that reads them can be an entry whose Endpoint has a Dial of its own.
 package upstream

@@ -77,9 +77,7 @@ func (c *Conn) heard(s adsStream) {
 // leave gives back the stream's place on its connection, when it has ended.
 func (s adsStream) leave() { s.conn.leave(s.seat, false) }
 
-// open opens a stream of a group; the caller calls leave when it has ended. It does
-// not wait for a connection that fails to become ready: an error is this attempt's
-// (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
+// open opens a stream of a group to a discovery service, as begin does; the caller calls leave when it has ended.
 func (c *Conn) open(ctx context.Context, group any, of service.Service, role session.Role, sotw bool, via []string, forwarded []header.Header) (adsStream, error) {
 	headers, err := c.endpoint.own()
 	if err != nil {
@@ -87,6 +85,23 @@ func (c *Conn) open(ctx context.Context, group any, of service.Service, role ses
 	}
 	headers = slices.Concat(headers, forwarded)
 	ctx = metadata.AppendToOutgoingContext(withHeaders(ctx, headers), hop.StreamHeader, string(role), hop.ViaHeader, hop.Value(via))
+	stream, s, err := c.begin(ctx, group, headers, func(ctx context.Context, ch *channel) (grpc.ClientStream, error) {
+		desc, method, ok := of.Stream(sotw)
+		if !ok {
+			return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", of.ServiceName)
+		}
+		return ch.NewStream(ctx, desc, method)
+	})
+	if err != nil {
+		return adsStream{}, err
+	}
+	return adsStream{stream, sotw, c, s}, nil
+}
+
+// begin finds a connection for one more stream of a group, and opens the stream there. It does not wait for a
+// connection that fails to become ready: an error is this attempt's (ERR-3). It does wait for room, and says errNoRoom
+// if there is none in time.
+func (c *Conn) begin(ctx context.Context, group any, headers []header.Header, open func(context.Context, *channel) (grpc.ClientStream, error)) (grpc.ClientStream, *seat, error) {
 	late, stop := context.WithTimeout(ctx, c.endpoint.RoomWithin)
 	defer stop()
 	for {
@@ -97,41 +112,31 @@ func (c *Conn) open(ctx context.Context, group any, of service.Service, role ses
 		}
 		switch {
 		case err != nil:
-			return adsStream{}, err
+			return nil, nil, err
 		case s == nil:
 			select {
 			case <-room:
 				continue
 			case <-late.Done():
-				return adsStream{}, c.full()
+				return nil, nil, c.full()
 			}
 		}
 		s.headers = headers
-		stream, err := s.on.channel.begin(streamCtx, of, sotw)
+		ch := s.on.channel
+		ch.connect(streamCtx)
+		stream, err := begin(streamCtx, ch, func(ctx context.Context) (grpc.ClientStream, error) { return open(ctx, ch) })
 		err = c.began(s, err)
 		if err == nil {
-			return adsStream{stream, sotw, c, s}, nil
+			return stream, s, nil
 		}
-		c.leave(s, s.on.channel.GetState() != connectivity.Ready)
+		c.leave(s, ch.GetState() != connectivity.Ready)
 		switch {
 		case !errors.Is(err, errNoRoom):
-			return adsStream{}, err
+			return nil, nil, err
 		case late.Err() != nil:
-			return adsStream{}, c.full()
+			return nil, nil, c.full()
 		}
 	}
-}
-
-// begin begins a stream, once the channel is connected.
-func (ch *channel) begin(ctx context.Context, of service.Service, sotw bool) (grpc.ClientStream, error) {
-	ch.connect(ctx)
-	return begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
-		desc, method, ok := of.Stream(sotw)
-		if !ok {
-			return nil, status.Errorf(codes.Unimplemented, "%s has no method of this variant", of.ServiceName)
-		}
-		return ch.NewStream(ctx, desc, method)
-	})
 }
 
 // connect waits until a channel is connected, or has failed.

@@ -13,6 +13,7 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	lrs "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
@@ -78,10 +79,22 @@ func (onlyClusters) DeltaAggregatedResources(s discovery.AggregatedDiscoveryServ
 	}
 }
 
+// reported is one that takes load reports, too, and asks for none.
+type reported struct{ onlyClusters }
+
+func (reported) StreamLoadStats(s lrs.LoadReportingService_StreamLoadStatsServer) error {
+	return s.Send(&lrs.LoadStatsResponse{})
+}
+
 // serving is the address of a control plane.
 func serving(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer) string {
 	t.Helper()
-	return servingBy(t, func(s *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(s, ads) })
+	return servingBy(t, func(s *grpc.Server) {
+		discovery.RegisterAggregatedDiscoveryServiceServer(s, ads)
+		if load, ok := ads.(lrs.LoadReportingServiceServer); ok {
+			lrs.RegisterLoadReportingServiceServer(s, load)
+		}
+	})
 }
 
 // servingBy is that of one with other services.
@@ -124,7 +137,7 @@ func TestCheck(t *testing.T) {
 	clusters := gcp.NewLinearCache(string(cache.Cluster))
 	old := serving(t, sotwOnly{real: gcpserver.NewServer(ctx, clusters, nil)})
 	shut := serving(t, locked{})
-	half := serving(t, onlyClusters{})
+	half, reports := serving(t, onlyClusters{}), serving(t, reported{})
 	byName := gcp.NewLinearCache(string(cache.Endpoint))
 	if err := byName.UpdateResource("c", &endpoint.ClusterLoadAssignment{ClusterName: "c"}); err != nil {
 		t.Fatal(err)
@@ -178,6 +191,10 @@ func TestCheck(t *testing.T) {
 		"a closed port":           {[]string{"--upstream", closed.Addr().String()}, 1, []string{"FAIL  upstream: connection", "nothing listens there"}},
 		"a silent port": {[]string{"--upstream", silent, "--within", "300ms"}, 1, []string{
 			"ok    upstream: connection", "FAIL  upstream: xDS", "it takes connections and says nothing"}},
+		"load reports": {[]string{"--upstream", reports, "--within", "500ms", "--set", "groups.profile=sidecar", "--set", "passthrough=[{service: a.Service}]"}, 0, []string{
+			"ok    upstream: envoy.service.load_stats.v3.LoadReportingService it does not refuse load reports", "note  upstream: a.Service              not tried"}},
+		"a control plane without load reports": {[]string{"--upstream", plain, "--set", "groups.profile=sidecar"}, 0, []string{
+			"note  upstream: envoy.service.load_stats.v3.LoadReportingService the control plane lacks it: unknown service envoy.service.load_stats.v3.LoadReportingService\n      hint: remove it from passthrough"}},
 		"clusters, and silence about listeners": {[]string{"--upstream", half, "--within", "2s"}, 0, []string{
 			": Delta ADS              500 CDS, LDS: no answer within 2s\n      hint: it answers, and is silent about LDS: it has none for a node with id \"xds-relay\"",
 			"note  upstream: SotW ADS               CDS: no answer within 2s, LDS: no answer within 2s\n" + "ok    "}},

@@ -109,6 +109,8 @@ type relayInfo struct {
 	Ready   bool   `json:"ready"`
 	Why     string `json:"why"`
 	Clients int    `json:"clients"`
+	// Passthrough counts the open calls of each service that goes through to the control plane.
+	Passthrough map[string]int `json:"passthrough,omitempty"`
 }
 
 // group is what /groups says of one.

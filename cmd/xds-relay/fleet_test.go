@@ -89,7 +89,7 @@ func bigFleet(t *testing.T, total int, nacked, unacked func(i int) bool) *adminc
 		clients = append(clients, downstream.Client{Stream: uint64(i + 1), Node: fmt.Sprint("n", i), Protocol: "delta", Types: []session.ClientType{typ}})
 	}
 	return said{
-		"/server_info": always(`{"version": "v", "ready": true}`),
+		"/server_info": always(`{"version": "v", "ready": true, "passthrough": {"a.Service": 12}}`),
 		"/groups": always(`{"groups": [{"group": "a", "upstream": [{"address": "a:1", "in_use": true, "state": "current", "connected_since": "2026-01-01T00:00:00Z"}, {"address": "b:1", "state": "standby"}]},
 			{"group": "b", "upstream": [{"address": "a:1", "in_use": true, "state": "down", "last_error": "refused\u001b", "last_error_at": "2026-01-01T00:00:00Z"}]}]}`),
 		"/clients": func(query url.Values) (int, string) {
@@ -126,8 +126,11 @@ func TestFleet(t *testing.T) {
 	if got, want := lines[2], `ago: refused\x1b`; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got, want := strings.Join(strings.Fields(lines[3]), " "), "goes through a.Service, 12 calls"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	var order []string
-	for _, line := range lines[5 : len(lines)-2] {
+	for _, line := range lines[6 : len(lines)-2] {
 		order = append(order, strings.Fields(line)[0])
 	}
 	if got, want := strings.Join(order, " "), "n6005 n5 n7 n1207 n2407 n3607 n4807 n6007 n7207 n8407 n9607 n10807"; got != want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -181,6 +182,9 @@ func header(w io.Writer, f *fleet, now time.Time) {
 		if trouble := p.trouble(now); trouble != "" {
 			t.Row("", trouble)
 		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(f.Relay.Passthrough)) {
+		t.Row("goes through", fmt.Sprintf("%s, %s", service, console.Things(f.Relay.Passthrough[service], "call")))
 	}
 	_ = t.Write(w) // an error is met again below
 }

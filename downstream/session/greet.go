@@ -37,7 +37,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	if loop := hop.Loop(s.peer.Via, s.peer.Way(), s.config.Hop); loop != "" {
 		return &End{Looped, loop}
 	}
-	if end := cannotGoUp(s.peer.Headers); end != nil {
+	if end := CannotGoUp(s.peer.Headers); end != nil {
 		return end
 	}
 	key, end := s.groups.Key(s.peer, node)

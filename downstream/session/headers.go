@@ -28,8 +28,8 @@ func (p *Peer) Sent(headers map[string][]string, c *Config) {
 	}
 }
 
-// cannotGoUp refuses headers that no upstream stream could carry.
-func cannotGoUp(headers []header.Header) *End {
+// CannotGoUp refuses headers that no upstream stream could carry.
+func CannotGoUp(headers []header.Header) *End {
 	size := 0
 	for _, h := range headers {
 		if size += len(h.Name) + len(h.Value); !h.Value.Printable() {

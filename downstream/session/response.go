@@ -100,6 +100,10 @@ const (
 	DisplacedNames  Reason = "displaced_names"
 	DisplacedGroup  Reason = "displaced_group"
 	DisplacedType   Reason = "displaced_type"
+	// Of a call that goes through to the control plane (LRS-2).
+	CallsFull     Reason = "calls_full"     // RESOURCE_EXHAUSTED: passthrough[].max_calls
+	DisplacedCall Reason = "displaced_call" // RESOURCE_EXHAUSTED
+	Redirected    Reason = "redirected"     // UNAVAILABLE: another control plane is put to use, or the service is not listed any more
 )
 
 func (e *End) Error() string { return e.Message }
@@ -109,7 +113,7 @@ func (e *End) Code() code.Code {
 	switch e.Reason {
 	case BadRequest:
 		return code.Code_INVALID_ARGUMENT
-	case OverLimit, Overcrowded, HalfSent, NamesFull, StreamsFull, DisplacedStream, DisplacedNames, DisplacedGroup, DisplacedType:
+	case OverLimit, Overcrowded, HalfSent, NamesFull, StreamsFull, DisplacedStream, DisplacedNames, DisplacedGroup, DisplacedType, CallsFull, DisplacedCall:
 		return code.Code_RESOURCE_EXHAUSTED
 	case NodeChanged:
 		return code.Code_ABORTED
@@ -117,7 +121,7 @@ func (e *End) Code() code.Code {
 		return code.Code_FAILED_PRECONDITION
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
-	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, AskAgain, MemoryPressure:
+	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, AskAgain, MemoryPressure, Redirected:
 		return code.Code_UNAVAILABLE
 	}
 	return code.Code_INTERNAL

@@ -53,6 +53,8 @@ type Relay interface {
 	Health() healthpb.HealthServer
 	// Check says what does not hold, of the streams of clients, that has to hold at any time.
 	Check() []string
+	// Calls counts the open calls of each service that goes through to the control plane.
+	Calls() map[string]int
 	// Summary counts the open client streams without looking at their names.
 	Summary() downstream.Summary
 	// ControlPlanes are the addresses of the control planes, in order of preference.
@@ -93,6 +95,7 @@ type stateCollector struct {
 	withheld      *prometheus.Desc
 	perGroup      *prometheus.Desc
 	warm          *prometheus.Desc
+	calls         *prometheus.Desc
 }
 
 func newStateCollector(r Relay) *stateCollector {
@@ -124,6 +127,7 @@ func newStateCollector(r Relay) *stateCollector {
 		withheld:      desc("clients_withheld", "Client streams from which the relay withholds resources or removals of a type because they are not certain: a name is in doubt (doubtful_names), or the resources are from disk and not confirmed (cache_unconfirmed).", "type"),
 		perGroup:      desc("group_clients", "Client streams of each group; a stream with types of several groups counts in each."),
 		warm:          desc("cache_unconfirmed", "1 while the relay serves resources of a type from disk for which the control plane has not answered yet.", "type"),
+		calls:         desc("passthrough_calls", "Open calls of each service that goes through to the control plane (passthrough).", "service"),
 		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
 	}
 }
@@ -140,6 +144,7 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.pressed
 	ch <- c.laggards
 	ch <- c.states
+	ch <- c.calls
 	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
 	}
@@ -169,6 +174,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, state := range session.SyncStates() {
 		gauge(c.sync, summary.Sync[state], string(state))
+	}
+	for service, calls := range c.relay.Calls() {
+		gauge(c.calls, calls, service)
 	}
 	for i, over := range laggards {
 		gauge(c.laggards, summary.Lagging[i], over)

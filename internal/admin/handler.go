@@ -209,7 +209,9 @@ func (h *handler) serverInfo(w http.ResponseWriter, req *http.Request) {
 		Ready         bool   `json:"ready"`
 		Why           string `json:"why"`
 		Clients       int    `json:"clients"`
-	}{h.metrics.build, int64(time.Since(h.started).Seconds()), ready, why, h.relay.Count()})
+		// Passthrough counts the open calls of each service that goes through to the control plane.
+		Passthrough map[string]int `json:"passthrough,omitempty"`
+	}{h.metrics.build, int64(time.Since(h.started).Seconds()), ready, why, h.relay.Count(), h.relay.Calls()})
 }
 
 // check answers with the invariants that do not hold, which is a bug of the relay.

@@ -138,6 +138,7 @@ func (d described) Summary() downstream.Summary {
 }
 func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"default": d.hub} }
 func (d described) ControlPlanes() []string        { return []string{"a:1", "b:1"} }
+func (d described) Calls() map[string]int          { return map[string]int{"a.Service": 2} }
 func (d described) Silent() map[cache.TypeURL]int  { return map[cache.TypeURL]int{cache.Secret: 1} }
 func (d described) Certificates() []certs.State {
 	return []certs.State{

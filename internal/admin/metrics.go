@@ -62,6 +62,7 @@ type Metrics struct {
 	oversized    *prometheus.CounterVec
 	refusals     *prometheus.CounterVec
 	names        *prometheus.CounterVec
+	calls        callMetrics
 
 	convergence  convergenceMetrics
 	snapshot     snapshotMetrics
@@ -114,7 +115,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	}, []string{"address", "mode"})
 	m.connections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_connections",
-		Help: "Open connections to a control plane of the list. More than one if there are more groups than one connection takes streams.",
+		Help: "Open connections to a control plane of the list. More than one if there are more groups than one connection takes streams, and for calls of services that go through.",
 	}, []string{"address"})
 	m.registry.MustRegister(m.streams, m.active, m.connections)
 	for _, role := range []upsession.Role{upsession.Main, upsession.Auxiliary, upsession.Solo, upsession.Trial, upsession.Probe} {
@@ -160,6 +161,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
 	m.names = counter("client_names_refused_total", "Names that the relay refused to streams that go on, by reason: the stream has downstream.max_names_per_stream (over_limit), all streams together have downstream.max_names (names_full), or no rule of authz.rules_file lets the client read them (forbidden).", "reason")
 	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
+	m.calls = newCallMetrics(counter)
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
 	m.files = newFilesMetrics(m.registry)
@@ -190,6 +192,7 @@ func newGoCollector() prometheus.Collector {
 func (m *Metrics) Attach(r Relay) {
 	m.relay = r
 	m.entriesFromTheStart()
+	m.calls.fromTheStart(r.Calls())
 	m.registry.MustRegister(newStateCollector(r), newUpstreamCollector(r), newCertificateCollector(r))
 }
 

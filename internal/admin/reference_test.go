@@ -55,12 +55,12 @@ func labels(f *dto.MetricFamily) map[string][]string {
 // open are the labels whose values are not fixed, with what they are. They are few in one
 // relay: the configuration bounds addresses, and maxGroupLabels bounds groups.
 var open = map[string]string{
-	"address": "as configured", "group": "as in /groups",
+	"address": "as configured", "group": "as in /groups", "service": "as configured",
 	"version": "", "revision": "", "goversion": "", "protos": "",
 }
 
 // closed are the labels whose values are fixed.
-var closed = []string{"type", "protocol", "reason", "role", "mode", "result", "op", "kind", "state", "cause", "what", "operation", "file", "hop", "told", "over"}
+var closed = []string{"type", "protocol", "reason", "role", "mode", "result", "op", "kind", "state", "cause", "what", "operation", "file", "hop", "told", "over", "code", "direction"}
 
 // TestNames: each metric of the relay is called and described as Prometheus has it, and has
 // no label that is not known here.

@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go", "fromfiles.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "passthrough.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go", "fromfiles.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -336,6 +336,7 @@ groups:
   share_secrets: true
   send_identity: true
   max: 9
+passthrough: [{service: envoy.service.load_stats.v3.LoadReportingService, max_calls: 7, forward_headers: [x-tenant]}]
 types:
   - {type_url: CDS, full_state: false, empty_means: nothing, secret: false}
   - type_url: type.googleapis.com/my.Type
@@ -371,7 +372,7 @@ tracing:
 `
 
 func fullConfig() Config {
-	no, yes := false, true
+	no, yes, calls := false, true, 7
 	return Config{
 		APIVersion: "xds-relay/v1alpha1",
 		Instance:   "relay-0",
@@ -448,7 +449,8 @@ func fullConfig() Config {
 			ForwardHeaders:       []string{},
 			DefaultGroup:         true, Secrets: SecretsShared, ShareSecrets: true, SendIdentity: true, Max: 9,
 		},
-		Authz: Authz{RulesFile: "/etc/xds-relay/rules.yaml"},
+		Passthrough: []Passthrough{{Service: LoadReporting, MaxCalls: &calls, ForwardHeaders: []string{"x-tenant"}}},
+		Authz:       Authz{RulesFile: "/etc/xds-relay/rules.yaml"},
 		Types: []TypeOverride{
 			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing, Secret: &no},
 			{TypeURL: "type.googleapis.com/my.Type"},

@@ -47,7 +47,7 @@ func TestMistakesInTheFile(t *testing.T) {
 			`relay.yaml:1:1: unknown field "é"`,
 			`    1 | é: {a: 1}`,
 			`      | ^`,
-			`  hint: known fields of the file: apiVersion, instance, upstream, downstream, groups, authz, types, timers, cache, version_key_file, reload_on_change, admin, metrics, log, tracing`)},
+			`  hint: known fields of the file: apiVersion, instance, upstream, downstream, groups, passthrough, authz, types, timers, cache, version_key_file, reload_on_change, admin, metrics, log, tracing`)},
 		{"a duplicate field", "log:\n  level: info\n  format: json\n  level: warn\n", lines(
 			`relay.yaml:4:3: duplicate field "level"`,
 			`    4 |   level: warn`,

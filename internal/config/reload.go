@@ -116,6 +116,8 @@ var reloads = map[string]Reload{
 	"downstream.drain_delay":                ReloadNow,
 	"downstream.drain":                      ReloadNow,
 
+	"passthrough": ReloadNow,
+
 	"authz.rules_file": ReloadNow,
 
 	"groups.profile":               ReloadRestart,

@@ -24,6 +24,7 @@ func (c *Config) Validate() error {
 	v.downstream()
 	v.groups()
 	v.headers()
+	v.passedThrough()
 	v.types()
 	v.timers()
 	v.snapshot()
@@ -60,6 +61,10 @@ func (v *validator) fields(val reflect.Value, key string) {
 			if name := yamlName(val.Type().Field(i)); name != "" {
 				v.fields(val.Field(i), child(key, name))
 			}
+		}
+	case reflect.Pointer:
+		if !val.IsNil() {
+			v.fields(val.Elem(), key)
 		}
 	case reflect.Slice:
 		for i := range val.Len() {

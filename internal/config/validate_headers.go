@@ -13,28 +13,38 @@ func (v *validator) headers() {
 	forward := v.c.Groups.ForwardHeaders
 	for i, e := range v.c.Upstream.AllEntries() {
 		v.ownHeaders(e.Section+".headers", e.Headers)
-		if i > 0 && e.ForwardHeaders && len(forward) == 0 {
+		if i > 0 && e.ForwardHeaders && !v.forwardsAny() {
 			v.fail(e.Section+".forward_headers", "name them in groups.forward_headers", "there are no headers to forward")
 		}
 	}
-	for i, name := range forward {
-		key := fmt.Sprintf("groups.forward_headers[%d]", i)
-		problem, hint := header.CheckName(name)
-		switch taken := v.setBy(name); {
-		case problem != "":
-			v.fail(key, hint, "%q %s", clip(name), problem)
-		case slices.Contains(forward[:i], name):
-			v.fail(key, "", "%q is listed twice", clip(name))
-		case taken != "":
-			v.fail(key, "remove one of the two: what a client does not send is never filled in", "%q is also in %s", clip(name), taken)
-		case name == clientCert && !v.behindProxy():
-			v.fail(key, "tell clients apart by groups.key: [identity], which comes from their certificates; or listen on loopback or a Unix socket without downstream.tls, behind the proxy that sets it",
-				"%q is what a client says of itself here, and the control plane would take it for a certificate that was verified", name)
-		}
+	for i := range forward {
+		v.forwarded(fmt.Sprintf("groups.forward_headers[%d]", i), forward, i)
 	}
 	if len(forward) > 0 && len(v.c.Downstream.ReadyTypes) > 0 {
 		v.fail("downstream.ready_types", "leave it out", "the relay has nobody's headers to ask with when groups.forward_headers is set")
 	}
+}
+
+// forwarded checks a header of clients that is to go up.
+func (v *validator) forwarded(key string, names []string, i int) {
+	name := names[i]
+	problem, hint := header.CheckName(name)
+	switch taken := v.setBy(name); {
+	case problem != "":
+		v.fail(key, hint, "%q %s", clip(name), problem)
+	case slices.Contains(names[:i], name):
+		v.fail(key, "", "%q is listed twice", clip(name))
+	case taken != "":
+		v.fail(key, "remove one of the two: what a client does not send is never filled in", "%q is also in %s", clip(name), taken)
+	case name == clientCert && !v.behindProxy():
+		v.fail(key, "tell clients apart by groups.key: [identity], which comes from their certificates; or listen on loopback or a Unix socket without downstream.tls, behind the proxy that sets it",
+			"%q is what a client says of itself here, and the control plane would take it for a certificate that was verified", name)
+	}
+}
+
+// forwardsAny reports whether headers of clients go up at all.
+func (v *validator) forwardsAny() bool {
+	return len(v.c.Groups.ForwardHeaders) > 0 || slices.ContainsFunc(v.c.Passthrough, func(p Passthrough) bool { return len(p.ForwardHeaders) > 0 })
 }
 
 // clientCert is the header in which a proxy says what certificate its client has shown.

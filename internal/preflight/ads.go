@@ -60,6 +60,9 @@ func (k *checker) speaks(ctx context.Context, t *target) {
 			ctx = metadata.AppendToOutgoingContext(ctx, h.Name, string(h.Value))
 		}
 	}
+	if t.source.Name == "" { // calls go to none of upstream.by_type
+		defer k.goesThrough(ctx, t, conn, headers)
+	}
 	types := k.types(t.source)
 	if len(types) == 0 {
 		k.note(name, "", "%s has neither CDS nor LDS, and nothing else can be asked for without names", t.section+".types")

@@ -51,6 +51,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	}
 	r.warnOfRoom(c)
 	r.server.Reconfigure(r.serverConfig(c))
+	r.server.PassThrough(services(c), r.passage)
 	done := r.groups.reconfigure(c, conns(ways))
 	if c.Authz != r.config.Authz {
 		r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
@@ -60,12 +61,14 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 	r.config, r.ways = c, ways
 	for i, e := range c.Upstream.AllEntries() {
 		ways[i].conn.SetSection(e.Section)
+		ways[i].calls.SetSection(e.Section)
 		ways[i].rename(e.Section)
 	}
 	r.groups.run(func(context.Context) {
 		for _, d := range done {
 			<-d // or the group has ended
 		}
+		r.passage.offer(forCalls(c, ways))
 		closeUnless(gone, ways)
 	})
 	return nil
@@ -101,6 +104,7 @@ func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<
 // way is the Conn to a control plane, and what it was made from.
 type way struct {
 	conn  *upstream.Conn
+	calls *upstream.Conn  // for calls of other services (LRS-2)
 	files *certs.Followed // its certificates; nil: it has none
 	feed  *feed           // nil: the control plane is another process
 	made  reach
@@ -108,6 +112,7 @@ type way struct {
 
 func (w way) close() {
 	w.conn.Close()
+	w.calls.Close()
 	if w.feed != nil {
 		w.feed.Close()
 	}
@@ -215,6 +220,7 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			endpoint.Target, endpoint.Dial, endpoint.MaxReceive = target(e.Address, true), w.feed.Dial, math.MaxInt32 // max_bytes bounds it
 		}
 		w.conn = upstream.NewConn(endpoint)
+		w.calls = w.conn.Apart()
 		ways = append(ways, w)
 	}
 	return ways, nil

@@ -82,6 +82,7 @@ type Relay struct {
 	alive   *health.Watchdog
 	memory  *memory.Watch
 	keeper  *keeper // nil: there is no snapshot
+	passage *passage
 
 	// What Reconfigure replaces, under its mutex.
 	mu     sync.Mutex
@@ -155,6 +156,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.warnOfRoom(c)
 	r.memory = memory.New(o.Log)
 	r.server = downstream.NewServer(r.serverConfig(c))
+	r.passage = newPassage(r.groups, forCalls(c, r.ways), o.Hop, o.Log.With("component", "upstream"))
+	r.server.PassThrough(services(c), r.passage)
+	r.groups.run(r.passage.run)
 	r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
@@ -354,6 +358,9 @@ func (r *Relay) Summary() downstream.Summary { return r.server.Summary() }
 
 // Methods lists the gRPC methods that clients can call, as service/method.
 func (r *Relay) Methods() []string { return r.server.Methods() }
+
+// Calls counts the open calls of each service that goes through to the control plane.
+func (r *Relay) Calls() map[string]int { return r.server.Calls() }
 
 // Count is the number of open client streams.
 func (r *Relay) Count() int { return r.server.Count() }

@@ -19,7 +19,9 @@ type Room struct {
 
 // RoomFor is the room under a limit of file descriptors; 0: the limit is not known.
 func RoomFor(c *config.Config, limit int) Room {
-	set, left := c.Downstream.MaxConnections, descriptors.ForClients(limit, c.Upstream.MaxConnections)
+	up := c.Upstream.MaxConnections
+	up += min(c.PassthroughConnections(c.EffectivePassthrough()), up)
+	set, left := c.Downstream.MaxConnections, descriptors.ForClients(limit, up)
 	if limit == 0 || set > 0 && set <= left {
 		return Room{Most: set, Hint: "raise downstream.max_connections, or run more replicas"}
 	}
@@ -27,7 +29,7 @@ func RoomFor(c *config.Config, limit int) Room {
 	switch {
 	case set > left:
 		r.Warning = "downstream.max_connections is more than the limit of file descriptors leaves: raise LimitNOFILE (ulimit -n)"
-	case limit < descriptors.Kept(limit)+c.Upstream.MaxConnections+left:
+	case limit < descriptors.Kept(limit)+up+left:
 		r.Warning = "there are fewer file descriptors than upstream.max_connections and some clients may need: raise LimitNOFILE (ulimit -n), or lower upstream.max_connections"
 	}
 	return r

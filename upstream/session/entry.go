@@ -133,6 +133,9 @@ func newRanking(list []Entry) (r ranking) {
 // InUse is the index of the entry in use.
 func (r *ranking) InUse() int { return r.current }
 
+// Heard reports whether that entry has answered since it was put to use.
+func (r *ranking) Heard() bool { return r.heard }
+
 func (r *ranking) entry() *entry { return &r.entries[r.current] }
 
 // entryOf is the entry to which a slot's stream is.

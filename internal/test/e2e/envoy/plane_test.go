@@ -43,6 +43,8 @@ type plane struct {
 	tellsMissing bool
 	// credentials are those of its listener; nil: plaintext.
 	credentials credentials.TransportCredentials
+	// loads takes in load reports; nil: it has no such service.
+	loads *peer.Loads
 
 	// The server that runs, if one does.
 	grpc   *grpc.Server
@@ -175,6 +177,9 @@ type request struct {
 // serve is every method there is.
 func (p *plane) serve(_ any, stream grpc.ServerStream) error {
 	full, _ := grpc.MethodFromServerStream(stream)
+	if p.loads != nil && p.loads.Is(full) {
+		return p.loads.Serve(stream)
+	}
 	method := full[strings.LastIndexByte(full, '/')+1:]
 	c := &conversation{p: p, stream: stream, delta: strings.HasPrefix(method, "Delta"), types: make(map[cache.TypeURL]*topic)}
 	if !c.delta && !strings.HasPrefix(method, "Stream") {

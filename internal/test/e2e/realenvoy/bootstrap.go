@@ -170,3 +170,11 @@ func (t *TLS) socket() Object {
 		"sni":                t.ServerName,
 	}}
 }
+
+// ReportLoad has the Envoy report its load to its source.
+func (b Bootstrap) ReportLoad() {
+	b["cluster_manager"] = Object{"load_stats_config": Object{
+		"api_type": "GRPC", "transport_api_version": "V3",
+		"grpc_services": []any{Object{"envoy_grpc": Object{"cluster_name": sourceCluster}}},
+	}}
+}
