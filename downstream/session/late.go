@@ -53,12 +53,8 @@ func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
 	if !wildcard(v) {
 		return 0
 	}
-	from := min(x.ackedTo, x.sentTo)
-	if rejects {
-		from = min(from, x.rejected.From)
-	}
 	left := mostBehind
-	for c := range v.Set().Since(from) {
+	for c := range v.Set().Since(x.acceptedTo(rejects)) {
 		if left--; left < 0 {
 			return n
 		}
@@ -68,6 +64,45 @@ func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
 		}
 	}
 	return n
+}
+
+// acceptedTo is the position up to which the client has accepted all changes of the wildcard's set.
+func (x *exchange) acceptedTo(rejects bool) cache.Seq {
+	to := min(x.ackedTo, x.sentTo)
+	if rejects {
+		to = min(to, x.rejected.From)
+	}
+	return to
+}
+
+// Lacks describes the resources of a type that the client has not accepted as they are. It looks at the first mostBehind of the
+// client's names, and at so many changes of the wildcard's set, so unlike Names it costs little where the set is large.
+func (s *Session) Lacks(t cache.TypeURL) (names []ClientName) {
+	st := s.find(t)
+	if st == nil {
+		return nil
+	}
+	x := st.base()
+	x.sub.Read(func(v fanout.View) {
+		add := func(name string) {
+			if n, some := describeName(st, v, name); some && n.Step != StepSynced {
+				names = append(names, n)
+			}
+		}
+		for _, id := range v.Names()[:min(len(v.Names()), mostBehind)] {
+			add(v.Name(id))
+		}
+		left := mostBehind
+		for c := range v.Set().Since(x.acceptedTo(x.rejectsStill(v))) {
+			if left--; left < 0 || !wildcard(v) {
+				return
+			}
+			if !subscribes(v, c.Name) {
+				add(c.Name)
+			}
+		}
+	})
+	return names
 }
 
 // lacksNames returns for how many of the client's names something waits, or was sent and is not accepted. One that was sent
