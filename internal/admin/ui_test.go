@@ -134,7 +134,7 @@ func TestViews(t *testing.T) {
 		code int
 		has  []string
 	}{
-		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost", "have not acknowledged for more than", `href="/ui/clients?state=out"><span class="mark s-bad">`, "12 out of step"}},
+		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost", "have not acknowledged for more than", `type=CDS">`, "longest ", `href="/ui/clients?state=out"><span class="mark s-bad">`, "12 out of step"}},
 		{"/?by=group", 200, []string{"group=default"}},
 		{"/?by=x", 400, []string{"use cluster or group"}},
 		{"/?x=1", 400, []string{"unknown parameter"}},
@@ -151,6 +151,7 @@ func TestViews(t *testing.T) {
 		{"/ui/clients?q=nobody-like-this", 200, []string{"No client matches", "Show all 250"}},
 		{"/ui/clients/4", 200, []string{"bad &lt;script&gt;", "The response had 3 resources", "and 1 more", "/clients/4/resync", "/clients/4/disconnect", "Its events"}},
 		{"/ui/clients/4?names=all&type=CDS", 200, []string{"Stale: waits to be sent", "Resources of CDS"}},
+		{"/ui/clients/2", 200, []string{"Sent at ", "no answer since", "It acknowledged last at "}},
 		{"/ui/clients/4?names=some", 400, []string{"names is"}},
 		{"/ui/clients/5", 200, []string{"no rule &lt;script&gt;", "Refused"}},
 		{"/ui/clients/999", 404, []string{"There is no stream 999"}},
