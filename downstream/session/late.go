@@ -75,8 +75,9 @@ func (x *exchange) acceptedTo(rejects bool) cache.Seq {
 	return to
 }
 
-// Lacks describes the resources of a type that the client has not accepted as they are. It looks at the first mostBehind of the
-// client's names, and at so many changes of the wildcard's set, so unlike Names it costs little where the set is large.
+// Lacks describes the resources of a type that the client has not accepted as they are. Of the client's names, of those with a
+// record of their own and of the changes of the wildcard's set it looks at mostBehind each, so unlike Names it costs little
+// where the set is large. A removal that waits for other types may be left out.
 func (s *Session) Lacks(t cache.TypeURL) (names []ClientName) {
 	st := s.find(t)
 	if st == nil {
@@ -84,24 +85,37 @@ func (s *Session) Lacks(t cache.TypeURL) (names []ClientName) {
 	}
 	x := st.base()
 	x.sub.Read(func(v fanout.View) {
-		add := func(name string) {
+		for _, name := range distinct(x.mayLack(v)) {
 			if n, some := describeName(st, v, name); some && n.Step != StepSynced {
 				names = append(names, n)
 			}
 		}
-		for _, id := range v.Names()[:min(len(v.Names()), mostBehind)] {
-			add(v.Name(id))
-		}
-		left := mostBehind
-		for c := range v.Set().Since(x.acceptedTo(x.rejectsStill(v))) {
-			if left--; left < 0 || !wildcard(v) {
-				return
-			}
-			if !subscribes(v, c.Name) {
-				add(c.Name)
-			}
-		}
 	})
+	return names
+}
+
+// mayLack returns the names that Lacks looks at, some of them more than once.
+func (x *exchange) mayLack(v fanout.View) (names []string) {
+	for _, id := range v.Names()[:min(len(v.Names()), mostBehind)] {
+		names = append(names, v.Name(id))
+	}
+	left := mostBehind
+	for e := range x.exact.all() {
+		if left--; left < 0 {
+			break
+		}
+		names = append(names, e.name)
+	}
+	if !wildcard(v) {
+		return names
+	}
+	left = mostBehind
+	for c := range v.Set().Since(x.acceptedTo(x.rejectsStill(v))) {
+		if left--; left < 0 {
+			break
+		}
+		names = append(names, c.Name)
+	}
 	return names
 }
 
