@@ -289,6 +289,42 @@ func TestResourceList(t *testing.T) {
 	}
 }
 
+// TestReasonFirst: why a client is out of step, and what differs, stand before what it is.
+func TestReasonFirst(t *testing.T) {
+	h, _ := newPage(newMany(10), nil)
+	for stream, reason := range map[string]string{"2": "no answer since", "4": "bad &lt;script", "5": "no rule &lt;script"} {
+		body := look(h, "/ui/clients/"+stream).Body.String()
+		at, facts := strings.Index(body, reason), strings.Index(body, "<dt>Stream</dt>")
+		if diff := strings.Index(body, `id="h-diff"`); at < 0 || at > facts || diff > facts {
+			t.Errorf("stream %s: the reason is at %d, what differs at %d, the facts are at %d", stream, at, diff, facts)
+		}
+	}
+}
+
+// slow takes its time to say what a client lacks.
+type slow struct{ many }
+
+func (s slow) ClientLacks(stream uint64, t cache.TypeURL) []session.ClientName {
+	time.Sleep(10 * time.Millisecond)
+	return s.many.ClientLacks(stream, t)
+}
+
+// TestManyOutOfStep: where so many clients are out of step that a look at all takes too long, the worst are counted, and the
+// list says so.
+func TestManyOutOfStep(t *testing.T) {
+	h, _ := newPage(slow{newMany(5000)}, nil)
+	begin := time.Now()
+	body := look(h, "/ui/resources?type=CDS").Body.String()
+	if took := time.Since(begin); took > time.Second { // of 150 that is 10 ms each
+		t.Errorf("it takes %v", took)
+	}
+	for _, want := range []string{"only the worst of them are counted", `50 rejected`} { // the latter of the type
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+}
+
 // TestWhoHasWhich: a client has what it has accepted, whatever it was sent since.
 func TestWhoHasWhich(t *testing.T) {
 	for _, c := range []struct {
