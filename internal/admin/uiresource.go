@@ -28,7 +28,11 @@ type resourceDetail struct {
 
 // OutMark says how many clients are out of step with it.
 func (d resourceDetail) OutMark() mark {
-	return mark{"warn", console.Count(len(d.Out)+d.More) + " out of step"}
+	m := mark{"warn", console.Count(len(d.Out)+d.More) + " out of step"}
+	if len(d.Out) > 0 && d.Out[0].step == session.StepRejected { // those come first
+		m.Kind = "bad"
+	}
+	return m
 }
 
 // entryDetail is the name on one lane of one group, and what the group's clients have of it.
