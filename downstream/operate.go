@@ -64,6 +64,15 @@ func onceMore(of *session.Session, t session.ClientType) *discovery.DeltaDiscove
 	return req
 }
 
+// ClientLacks describes the resources of a type that a stream's client has not accepted as they are. The stream may have
+// ended.
+func (s *Server) ClientLacks(id uint64, t cache.TypeURL) (names []session.ClientName) {
+	if st := s.find(id); st != nil {
+		st.with(func(of *session.Session) { names = of.Lacks(t) })
+	}
+	return names
+}
+
 // ClientName describes one resource of a type, as a stream's client has it. some is false if the client has nothing to
 // do with it, or has gone.
 func (s *Server) ClientName(id uint64, t cache.TypeURL, name string) (n session.ClientName, some bool) {

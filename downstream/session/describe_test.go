@@ -126,6 +126,9 @@ func TestSinceWhen(t *testing.T) {
 	f.sends()
 	f.answers("")
 	is("mended", syncedSync, 0, 0, 1008, 1008)
+	if lacks := f.s.Lacks(cache.Cluster); lacks != nil {
+		t.Errorf("it is in step, and lacks %v", lacks)
+	}
 }
 
 // TestBehindCountsResources: a client that rejects one response after the other, or answers none, is behind with as many
@@ -147,6 +150,11 @@ func TestBehindCountsResources(t *testing.T) {
 				if f.sends(); rejects {
 					f.answers("no")
 				}
+			}
+			lacks := f.s.Lacks(cache.Cluster)
+			step := map[bool]Step{true: StepRejected, false: StepUnacked}[rejects]
+			if len(lacks) != 2 || lacks[0].Step != step || lacks[0].Name+lacks[1].Name != "ab" && lacks[0].Name+lacks[1].Name != "ba" {
+				t.Errorf("rejects %v, wildcard %v: it lacks %+v", rejects, wildcard, lacks)
 			}
 			c := f.s.Describe()[0]
 			if c.Behind != 2 || c.Since.Unix() != 1060 {

@@ -53,12 +53,8 @@ func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
 	if !wildcard(v) {
 		return 0
 	}
-	from := min(x.ackedTo, x.sentTo)
-	if rejects {
-		from = min(from, x.rejected.From)
-	}
 	left := mostBehind
-	for c := range v.Set().Since(from) {
+	for c := range v.Set().Since(x.acceptedTo(rejects)) {
 		if left--; left < 0 {
 			return n
 		}
@@ -68,6 +64,59 @@ func (x *exchange) lacksMembers(v fanout.View, rejects bool) (n int) {
 		}
 	}
 	return n
+}
+
+// acceptedTo is the position up to which the client has accepted all changes of the wildcard's set.
+func (x *exchange) acceptedTo(rejects bool) cache.Seq {
+	to := min(x.ackedTo, x.sentTo)
+	if rejects {
+		to = min(to, x.rejected.From)
+	}
+	return to
+}
+
+// Lacks describes the resources of a type that the client has not accepted as they are. Of the client's names, of those with a
+// record of their own and of the changes of the wildcard's set it looks at mostBehind each, so unlike Names it costs little
+// where the set is large. A removal that waits for other types may be left out.
+func (s *Session) Lacks(t cache.TypeURL) (names []ClientName) {
+	st := s.find(t)
+	if st == nil {
+		return nil
+	}
+	x := st.base()
+	x.sub.Read(func(v fanout.View) {
+		for _, name := range distinct(x.mayLack(v)) {
+			if n, some := describeName(st, v, name); some && n.Step != StepSynced {
+				names = append(names, n)
+			}
+		}
+	})
+	return names
+}
+
+// mayLack returns the names that Lacks looks at, some of them more than once.
+func (x *exchange) mayLack(v fanout.View) (names []string) {
+	for _, id := range v.Names()[:min(len(v.Names()), mostBehind)] {
+		names = append(names, v.Name(id))
+	}
+	left := mostBehind
+	for e := range x.exact.all() {
+		if left--; left < 0 {
+			break
+		}
+		names = append(names, e.name)
+	}
+	if !wildcard(v) {
+		return names
+	}
+	left = mostBehind
+	for c := range v.Set().Since(x.acceptedTo(x.rejectsStill(v))) {
+		if left--; left < 0 {
+			break
+		}
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // lacksNames returns for how many of the client's names something waits, or was sent and is not accepted. One that was sent

@@ -37,6 +37,9 @@ type Relay interface {
 	ClientNames(stream uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool)
 	// ClientName describes one resource, as a client has it; some: the client has to do with it.
 	ClientName(stream uint64, t cache.TypeURL, name string) (n session.ClientName, some bool)
+	// ClientLacks describes the resources that a client has not accepted as they are, at a cost that does not grow with
+	// what it has accepted.
+	ClientLacks(stream uint64, t cache.TypeURL) []session.ClientName
 	// Disconnect ends a client's stream, and Resync has its client sent again all that it asks for. They report whether
 	// there is such a stream.
 	Disconnect(stream uint64) bool

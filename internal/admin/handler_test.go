@@ -100,6 +100,12 @@ func (d described) ClientName(stream uint64, t cache.TypeURL, name string) (sess
 	}
 	return session.ClientName{Name: name, Asked: true, Step: step, Sent: sent + " of " + string(t), Now: "v2"}, true
 }
+func (d described) ClientLacks(stream uint64, t cache.TypeURL) []session.ClientName {
+	if n, some := d.ClientName(stream, t, "a"); some && n.Step != session.StepSynced {
+		return []session.ClientName{n}
+	}
+	return nil
+}
 func (d described) Disconnect(stream uint64) bool { return stream <= 5 }
 func (d described) Resync(stream uint64) bool     { return stream <= 5 }
 func (d described) Holders(*fanout.Hub, cache.TypeURL, string) []downstream.Holder {

@@ -54,13 +54,17 @@ var (
 // resourceFilter says which resources a request is about.
 type resourceFilter struct {
 	groups  func(name string) bool
-	typ     cache.TypeURL // "": all
-	prefix  string        // of the name
-	name    string        // exactly this one; "": all
-	holders bool          // count the clients that have each version
+	typ     cache.TypeURL   // "": all
+	prefix  string          // of the name
+	name    string          // exactly this one; "": all
+	among   map[string]bool // of these names; nil: all
+	holders bool            // count the clients that have each version
 }
 
 func (f *resourceFilter) named(name string) bool {
+	if f.among != nil && !f.among[name] {
+		return false
+	}
 	return strings.HasPrefix(name, f.prefix) && (f.name == "" || f.name == name)
 }
 

@@ -79,6 +79,31 @@ func (m many) ClientNames(stream uint64, t cache.TypeURL, after string, most int
 	return m.described.ClientNames(stream, t, after, most)
 }
 
+// ClientName and ClientLacks: the stale ones owe an acknowledgement of a, those that reject do so with a and c.
+func (m many) ClientName(stream uint64, t cache.TypeURL, name string) (n session.ClientName, some bool) {
+	n = session.ClientName{Name: name, Asked: true, Step: session.StepSynced, Sent: "v2 of " + string(t), Now: "v2 of " + string(t)}
+	if name == "missing" {
+		n.Sent, n.Now = "", ""
+		return n, stream == 1
+	}
+	switch i := (stream - 1) % 100; {
+	case t == cache.Cluster && i == 3 && name != "b":
+		n.Step = session.StepRejected
+	case t == cache.Cluster && i > 0 && i < 3 && name == "a":
+		n.Step = session.StepUnacked
+	}
+	return n, (stream-1)%100 != 4
+}
+
+func (m many) ClientLacks(stream uint64, t cache.TypeURL) (all []session.ClientName) {
+	for _, name := range []string{"a", "b", "c"} {
+		if n, some := m.ClientName(stream, t, name); some && n.Step != session.StepSynced {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
 func newPage(r Relay, ring *events.Ring) (http.Handler, *Metrics) {
 	m := NewMetrics(ReadBuild("test"))
 	m.Attach(r)
@@ -109,7 +134,7 @@ func TestViews(t *testing.T) {
 		code int
 		has  []string
 	}{
-		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost", "have not acknowledged for more than", `href="/ui/clients?state=out"><span class="mark s-bad">`, "12 out of step"}},
+		{"/", 200, []string{"Not ready", ">250<", ">238<", ">6<", ">3<", "cluster-1<", "Control plane silent", "2.8 ms", "40 ms", "expired ", "<b>12</b> resources, 3.0 KiB", "<b>4</b> resources, 1.5 KiB", "<b>3.0</b> resources out for each in, 2.0 times the bytes", "Control plane lost", "have not acknowledged for more than", `type=CDS">`, "longest ", `href="/ui/clients?state=out"><span class="mark s-bad">`, "12 out of step"}},
 		{"/?by=group", 200, []string{"group=default"}},
 		{"/?by=x", 400, []string{"use cluster or group"}},
 		{"/?x=1", 400, []string{"unknown parameter"}},
@@ -120,22 +145,25 @@ func TestViews(t *testing.T) {
 		{"/ui/clients?page=6", 404, []string{"There is no page 6"}},
 		{"/ui/clients?page=0", 400, []string{"a number from 1 on"}},
 		{"/ui/clients?page=99999999999999999999", 400, []string{"a number from 1 on"}},
-		{"/ui/clients?state=bad", 400, []string{"use out, rejected"}},
+		{"/ui/clients?state=bad", 400, []string{"use out, behind, rejected"}},
 		{"/ui/clients?type=nothing", 400, []string{"use a short name such as CDS"}},
 		{"/ui/clients?sort=size", 400, []string{"use state, node, behind or connected"}},
 		{"/ui/clients?q=nobody-like-this", 200, []string{"No client matches", "Show all 250"}},
 		{"/ui/clients/4", 200, []string{"bad &lt;script&gt;", "The response had 3 resources", "and 1 more", "/clients/4/resync", "/clients/4/disconnect", "Its events"}},
 		{"/ui/clients/4?names=all&type=CDS", 200, []string{"Stale: waits to be sent", "Resources of CDS"}},
+		{"/ui/clients/2", 200, []string{"Sent at ", "no answer since", "It acknowledged last at "}},
 		{"/ui/clients/4?names=some", 400, []string{"names is"}},
 		{"/ui/clients/5", 200, []string{"no rule &lt;script&gt;", "Refused"}},
 		{"/ui/clients/999", 404, []string{"There is no stream 999"}},
 		{"/ui/clients/x", 400, []string{"is no stream"}},
 		{"/ui/resources", 200, []string{"type=CDS", "type=SDS"}},
-		{"/ui/resources?type=CDS", 200, []string{"Present", "Removed"}},
+		{"/ui/resources?type=CDS", 200, []string{"Present", "Does not exist", "1 client asks for it", "3 rejected", "6 stale", "state=behind"}},
+		{"/ui/resources?type=CDS&sort=size", 400, []string{"use name, or leave it out"}},
 		{"/ui/resources?type=SDS", 200, []string{"[redacted]"}},
 		{"/ui/resources?type=CDS&after=x", 400, []string{"use what the page before gave"}},
 		{"/ui/resources?type=CDS&prefix=zz", 200, []string{"No name begins like this"}},
-		{"/ui/resource?type=CDS&name=a", 200, []string{"963", "Clients that are not in step with it", "248 of 249 clients in step"}},
+		{"/ui/resource?type=CDS&name=a", 200, []string{"9 out of step", "238 of 247 clients in step", "Clients that are out of step with it", "bad &lt;script&gt;", "not known", "Stale: not acknowledged"}},
+		{"/ui/resource?type=CDS&name=missing", 200, []string{"Does not exist", "1 client asks for it"}},
 		{"/ui/resource?type=SDS&name=a", 200, []string{"[redacted]"}},
 		{"/ui/resource?type=CDS&name=none", 404, []string{"knows nothing of CDS"}},
 		{"/ui/resource?type=CDS", 400, []string{"name a type and a resource"}},
@@ -246,6 +274,100 @@ func TestClientList(t *testing.T) {
 	}
 }
 
+// TestResourceList: those resources come first with which most clients are out of step, or names come in their order.
+func TestResourceList(t *testing.T) {
+	h, _ := newPage(newMany(250), nil)
+	name := regexp.MustCompile(`<th scope="row" class="breaks"><a class="name" href="[^"]*">([^<]*)<`)
+	for query, want := range map[string]string{"": "a c b missing", "&sort=name": "a b c missing", "&prefix=c": "c", "&group=none": ""} {
+		var got []string
+		for _, m := range name.FindAllStringSubmatch(look(h, "/ui/resources?type=CDS"+query).Body.String(), -1) {
+			got = append(got, m[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+}
+
+// TestReasonFirst: why a client is out of step, and what differs, stand before what it is.
+func TestReasonFirst(t *testing.T) {
+	h, _ := newPage(newMany(10), nil)
+	for stream, reason := range map[string]string{"2": "no answer since", "4": "bad &lt;script", "5": "no rule &lt;script"} {
+		body := look(h, "/ui/clients/"+stream).Body.String()
+		at, facts := strings.Index(body, reason), strings.Index(body, "<dt>Stream</dt>")
+		if diff := strings.Index(body, `id="h-diff"`); at < 0 || at > facts || diff > facts {
+			t.Errorf("stream %s: the reason is at %d, what differs at %d, the facts are at %d", stream, at, diff, facts)
+		}
+	}
+}
+
+// slow takes its time to say what a client lacks.
+type slow struct{ many }
+
+func (s slow) ClientLacks(stream uint64, t cache.TypeURL) []session.ClientName {
+	time.Sleep(10 * time.Millisecond)
+	return s.many.ClientLacks(stream, t)
+}
+
+// TestManyOutOfStep: where so many clients are out of step that a look at all takes too long, the worst are counted, and the
+// list says so.
+func TestManyOutOfStep(t *testing.T) {
+	h, _ := newPage(slow{newMany(5000)}, nil)
+	begin := time.Now()
+	body := look(h, "/ui/resources?type=CDS").Body.String()
+	if took := time.Since(begin); took > time.Second { // of 150 that is 10 ms each
+		t.Errorf("it takes %v", took)
+	}
+	for _, want := range []string{"only the worst of them are counted", `50 rejected`} { // the latter of the type
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+}
+
+// TestWhoHasWhich: a client has what it has accepted, whatever it was sent since.
+func TestWhoHasWhich(t *testing.T) {
+	for _, c := range []struct {
+		n    session.ClientName
+		want has
+	}{
+		{session.ClientName{Step: session.StepSynced, Sent: "2", Now: "2"}, has{Version: "2", Known: true}},
+		{session.ClientName{Step: session.StepSynced}, has{Known: true}},
+		{session.ClientName{Step: session.StepRejected, Sent: "2", Now: "2"}, has{Version: "1", Probably: true}},
+		{session.ClientName{Step: session.StepUnacked, Sent: "2", Now: "2"}, has{Version: "1", Probably: true}},
+		{session.ClientName{Step: session.StepUnsent, Sent: "0", Now: "2"}, has{Version: "0", Known: true}},
+		{session.ClientName{Step: session.StepUnsent, Now: "2"}, has{Known: true}},
+		{session.ClientName{Step: session.StepUnsent, Older: true, Now: "2"}, has{Version: "1", Probably: true}},
+		{session.ClientName{Step: session.StepStays, Sent: "0"}, has{Version: "0", Known: true}},
+		{session.ClientName{Step: session.StepAwaited}, has{}},
+	} {
+		if got := hasOf(c.n, "1"); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.n, got, c.want)
+		}
+	}
+	if got := hasOf(session.ClientName{Step: session.StepRejected, Sent: "2", Now: "2"}, ""); got != (has{}) {
+		t.Errorf("nothing is remembered, and it has %+v", got)
+	}
+}
+
+// TestMissing: only what was there is called removed.
+func TestMissing(t *testing.T) {
+	for _, c := range []struct {
+		e    entry
+		want mark
+	}{
+		{entry{Cause: causes[cache.Removed], Clients: 3}, mark{"warn", "Does not exist"}},
+		{entry{Cause: causes[cache.NotFoundError]}, mark{"none", "Does not exist"}},
+		{entry{Cause: causes[cache.Sweep], Wildcard: true, Clients: 3}, mark{"none", "Does not exist"}},
+		{entry{Cause: causes[cache.Removed], Previous: "1", Clients: 3}, mark{"none", "Removed"}},
+		{entry{Cause: causes[cache.Timer], Clients: 3}, mark{"none", "No answer"}},
+	} {
+		if c.e.State = states[cache.Absent]; c.e.Mark() != c.want {
+			t.Errorf("%+v: %v", c.e, c.e.Mark())
+		}
+	}
+}
+
 // TestFleet: all who look share one fleet, which is taken anew when something has moved, and dropped when nobody looks
 // any more.
 func TestFleet(t *testing.T) {
@@ -293,7 +415,7 @@ func TestPageCost(t *testing.T) {
 	h, m := newPage(newMany(clients), nil)
 	look(h, "/") // templates and pools
 	var before, after runtime.MemStats
-	for _, path := range []string{"/", "/ui/clients", "/ui/clients?q=node-0&sort=-behind"} {
+	for _, path := range []string{"/", "/ui/clients", "/ui/clients?q=node-0&sort=-behind", "/ui/resources?type=CDS", "/ui/resource?type=CDS&name=a"} {
 		best := time.Hour
 		for range 5 { // others use the processor, too
 			m.observed.move()

@@ -25,7 +25,7 @@ type clientDetail struct {
 	// others look at differences now.
 	Diffs                []diffDetail
 	MoreDiffs, DiffsWait bool
-	Names                []clientName
+	Names                []nameRow
 	OfType               string // whose names are listed
 	All                  bool   // also those that are in step
 	Next                 string // the next page of names
@@ -45,8 +45,35 @@ func (t typeDetail) Here() string {
 	return "?type=" + url.QueryEscape(shortType(t.Type)) + "&names=all"
 }
 
+// Why says which reason a type that is out of step has, of those that its last rejection does not tell; empty: none.
+func (t typeDetail) Why() string {
+	switch {
+	case t.State == Refused:
+		return "refused"
+	case t.State == NotSent:
+		return "nothing"
+	case t.State == Stale && t.Sync == session.SyncStates()[1]:
+		return "unsent"
+	case t.State == Stale:
+		return "unanswered"
+	}
+	return ""
+}
+
+// Unresolved is how many names the control plane has not answered.
+func (t typeDetail) Unresolved() int { return t.ClientType.Names - t.Resolved }
+
 // More is how many names of a NACK are not listed.
 func (t typeDetail) More() int { return t.Nacked - len(t.NackedNames) }
+
+// nameRow is one resource of a client, and which version of it the client has.
+type nameRow struct {
+	clientName
+	Has has
+}
+
+// Mark is how far the client is with it.
+func (c clientName) Mark() mark { return namedMark(c.ClientName) }
 
 // diffDetail is one resource in which a client differs from the relay, field by field.
 type diffDetail struct {
@@ -194,8 +221,11 @@ func (u *ui) names(d *clientDetail, only cache.TypeURL, query url.Values) {
 			page.from = from
 		}
 	}
-	var next string
-	d.Names, next = u.clientNames(d.Client, page)
+	names, next := u.clientNames(d.Client, page)
+	before := u.before(d.Client, names)
+	for _, n := range names {
+		d.Names = append(d.Names, nameRow{n, hasOf(n.ClientName, before[n.Type][n.Name])})
+	}
 	if next != "" {
 		q := url.Values{"names": {"all"}, "after": {next}}
 		if only != "" {
@@ -203,6 +233,33 @@ func (u *ui) names(d *clientDetail, only cache.TypeURL, query url.Values) {
 		}
 		d.Next = "?" + q.Encode()
 	}
+}
+
+// before are the versions that the relay had before, of names that the client has not accepted as they are.
+func (u *ui) before(c downstream.Client, names []clientName) map[cache.TypeURL]map[string]string {
+	found := make(map[cache.TypeURL]map[string]string)
+	hubs := u.relay.Groups()
+	for _, t := range c.Types {
+		hub, of := hubs[t.Group], make(map[string]bool)
+		for _, n := range names {
+			if n.Type == t.Type && n.Step != session.StepSynced {
+				of[n.Name] = true
+			}
+		}
+		if hub == nil || len(of) == 0 {
+			continue
+		}
+		found[t.Type] = make(map[string]string)
+		for name, v := range bodiesOf(hub, t.Type, of) {
+			if v.former != nil {
+				found[t.Type][name] = v.former.Version
+			}
+			if hub.Properties(t.Type).Secret {
+				found[t.Type][name] = readable.Redact(found[t.Type][name])
+			}
+		}
+	}
+	return found
 }
 
 // Changed is when a resource of a client changed; zero: it is not known.

@@ -73,6 +73,7 @@ type stateFilter struct {
 var stateFilters = []stateFilter{
 	{"", "Any state", nil},
 	{"out", "Out of step", []ClientState{NotSent, Stale, Refused, Rejected}},
+	{"behind", "Rejected or stale", []ClientState{NotSent, Stale, Rejected}},
 	{"rejected", "Rejected", []ClientState{Rejected}},
 	{"stale", "Stale or not sent", []ClientState{Stale, NotSent}},
 	{"refused", "Refused", []ClientState{Refused}},
@@ -107,7 +108,7 @@ func filterOf(q url.Values) (f listFilter, err error) {
 	f.anyCluster, f.lower = !q.Has("cluster"), strings.ToLower(f.Text)
 	i := slices.IndexFunc(stateFilters, func(s stateFilter) bool { return s.word == f.State })
 	if i < 0 {
-		return f, fmt.Errorf("state is %q; use out, rejected, stale, refused or in-step", f.State)
+		return f, fmt.Errorf("state is %q; use out, behind, rejected, stale, refused or in-step", f.State)
 	}
 	f.states = stateFilters[i].states
 	if f.Type != "" {

@@ -23,6 +23,9 @@ var uiFuncs = template.FuncMap{
 	"for": func(t time.Time) template.HTML { return when(t, "for", console.For(time.Since(t))) },
 	"in":  func(t time.Time) template.HTML { return when(t, "in", console.For(time.Until(t))) },
 	"clock": func(t time.Time) template.HTML {
+		if time.Since(t) > 20*time.Hour {
+			return when(t, "", t.UTC().Format("Jan 2 15:04:05"))
+		}
 		return when(t, "", t.UTC().Format("15:04:05"))
 	},
 	"count": func(n any) string { return countOf(n) },

@@ -111,13 +111,21 @@ type segment struct {
 	X, Width float64
 }
 
-// speed is how long changes of a type took, in the last 15 minutes.
+// speed is how long changes of a type took which are over, in the last 15 minutes, and who still waits for one.
 type speed struct {
 	Type                   string
 	Deliveries             int
 	P50, P99               time.Duration
 	Changes                int
 	Last, LastP99, Slowest time.Duration // to the last client: the median, the 99th percentile, the slowest
+	waiting
+}
+
+// waiting is how many clients are out of step with a type, and since when the one that has been for longest.
+type waiting struct {
+	Clients int
+	Longest time.Time
+	Link    string // to these clients
 }
 
 // traffic is what went through since the start.
@@ -159,7 +167,7 @@ func (u *ui) overview(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	all, now := u.fleets.now(), time.Now()
-	d := overview{Status: u.status(now), Numbers: u.numbers(all), Planes: u.planes(now), Speed: u.speed(now), Traffic: u.traffic(), Held: u.held()}
+	d := overview{Status: u.status(now), Numbers: u.numbers(all), Planes: u.planes(now), Speed: u.speed(all, now), Traffic: u.traffic(), Held: u.held()}
 	u.tell(d.Planes)
 	d.ByGroup = by == "group" || by == "" && !slices.ContainsFunc(all.rows, func(r row) bool { return r.Cluster != "" })
 	d.Parts, d.Hidden = partsOf(all, d.ByGroup)
@@ -324,19 +332,42 @@ func partLink(name string, byGroup bool) string {
 	return "/ui/clients?" + url.Values{key: {name}}.Encode()
 }
 
-// speed is that of the types for which there was something to deliver.
-func (u *ui) speed(now time.Time) (all []speed) {
+// speed is that of the types for which there was something to deliver, or is.
+func (u *ui) speed(of *fleet, now time.Time) (all []speed) {
+	waits := u.waits(of)
 	for _, t := range u.metrics.observed.all() {
 		to, last := t.propagation.since(now), t.convergence.since(now)
-		if to.Count+last.Count == 0 {
+		if to.Count+last.Count+waits[t.short].Clients == 0 {
 			continue
 		}
 		all = append(all, speed{
-			Type: t.short, Deliveries: to.Count, P50: to.quantile(0.5), P99: to.quantile(0.99),
+			waiting: waits[t.short],
+			Type:    t.short, Deliveries: to.Count, P50: to.quantile(0.5), P99: to.quantile(0.99),
 			Changes: last.Count, Last: last.quantile(0.5), LastP99: last.quantile(0.99), Slowest: last.Slowest,
 		})
 	}
 	return all
+}
+
+// waits are the clients that a change of a type has not reached, by the type's short name.
+func (u *ui) waits(all *fleet) map[string]waiting {
+	found := make(map[string]waiting)
+	for i := range all.rows {
+		for _, t := range all.rows[i].Types {
+			if t.State == InStep || t.State == Refused {
+				continue
+			}
+			short := u.metrics.observed.types.of(t.Type).short
+			w := found[short]
+			w.Clients++
+			if !t.Since.IsZero() && (w.Longest.IsZero() || t.Since.Before(w.Longest)) {
+				w.Longest = t.Since
+			}
+			w.Link = "/ui/clients?" + url.Values{"type": {wordOf(t.Type)}, "state": {"behind"}}.Encode()
+			found[short] = w
+		}
+	}
+	return found
 }
 
 func (u *ui) traffic() (t traffic) {

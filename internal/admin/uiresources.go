@@ -9,44 +9,49 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream/session"
-	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // resourceList is what the relay has of each type, and a page of the names of one.
 type resourceList struct {
-	Types  []typeSummary
+	Types  []typeRow
 	Type   cache.TypeURL // whose names are listed; empty: none
 	Group  string
 	Prefix string
-	Rows   []entry
+	Rows   []resourceRow
 	Next   string
+	ByName bool // not those first with which clients are out of step
+	Partly bool // there was no time to look at all clients that are out of step
+	Hidden int  // names with which clients are out of step that are not among the first rows
 }
 
-// resourceDetail is one name, and which clients have which version of it.
-type resourceDetail struct {
-	Type    cache.TypeURL
-	Name    string
-	Entries []entry
-	Held    []holding // those that do not have what the relay has
-	More    bool      // there are others
-	InStep  int
-	Asking  int
+// typeRow is a type of a group, and how many of its clients are out of step with it.
+type typeRow struct {
+	typeSummary
+	outOfIt
 }
 
-// holding is a client that has another version, or none.
-type holding struct {
-	Stream  uint64
-	Node    string
-	Step    session.Step
-	Version string
+// OutLink is where these clients are listed.
+func (r typeRow) OutLink() string {
+	return "/ui/clients?" + url.Values{"type": {wordOf(r.Type)}, "group": {r.Group}, "state": {"behind"}}.Encode()
 }
 
-// fewHoldings bounds the clients that are listed of a resource.
-const fewHoldings = 25
+// resourceRow is a name, and how many clients are out of step with it.
+type resourceRow struct {
+	entry
+	outOfIt
+}
+
+// Mark is the state of a name. It is not shown as good while clients do not have it.
+func (r resourceRow) Mark() mark {
+	m := r.entry.Mark()
+	if m.Kind == "ok" && r.outOfIt != (outOfIt{}) {
+		m.Kind = "info"
+	}
+	return m
+}
 
 func (u *ui) resourcesView(w http.ResponseWriter, req *http.Request) {
-	if !u.asks(w, req, "type", "group", "prefix", "after") {
+	if !u.asks(w, req, "type", "group", "prefix", "after", "sort") {
 		return
 	}
 	query := req.URL.Query()
@@ -56,21 +61,67 @@ func (u *ui) resourcesView(w http.ResponseWriter, req *http.Request) {
 	if token := query.Get("after"); err == nil && token != "" {
 		from, err = cursorOf(token)
 	}
+	if sort := query.Get("sort"); err == nil && sort != "" && sort != "name" {
+		err = fmt.Errorf("sort is %q; use name, or leave it out for those first with which clients are out of step", sort)
+	}
+	d.ByName = query.Get("sort") == "name"
 	if err != nil {
 		u.fail(w, http.StatusBadRequest, "/ui/resources", "All resources", "%v", err)
 		return
 	}
-	moves := u.metrics.observed.moves.Load()
-	d.Types = u.resourceSummary(&resourceFilter{groups: func(string) bool { return true }})
-	slices.SortStableFunc(d.Types, func(a, b typeSummary) int { return cmp.Compare(a.Type.Rank(), b.Type.Rank()) })
+	all := u.fleets.now()
+	d.Types = u.typeRows(all)
 	if typ != "" {
-		filter := resourceFilter{groups: func(name string) bool { return d.Group == "" || name == d.Group }, typ: typ, prefix: d.Prefix}
-		var next string
-		if d.Rows, next = u.collect(from, pageNames, &filter); next != "" {
-			d.Next = resourceLink(typ, d.Group, url.Values{"prefix": {d.Prefix}, "after": {next}})
+		u.listNames(&d, all, from)
+	}
+	u.show(w, "resources", "Resources", "resources", all.moves, d)
+}
+
+// typeRows are all types of all groups.
+func (u *ui) typeRows(all *fleet) (rows []typeRow) {
+	found := all.laggards()
+	for _, s := range u.resourceSummary(&resourceFilter{groups: func(string) bool { return true }}) {
+		rows = append(rows, typeRow{s, found[typeOfGroup{s.Group, s.Type}]})
+	}
+	slices.SortStableFunc(rows, func(a, b typeRow) int { return cmp.Compare(a.Type.Rank(), b.Type.Rank()) })
+	return rows
+}
+
+// listNames adds a page of names. On the first page those come first with which clients are out of step.
+func (u *ui) listNames(d *resourceList, all *fleet, from cursor) {
+	filter := resourceFilter{groups: func(name string) bool { return d.Group == "" || name == d.Group }, typ: d.Type, prefix: d.Prefix}
+	var found map[nameOfGroup]outOfIt
+	found, d.Partly = u.lookForLaggards(all, d.Type)
+	first := make(map[nameOfGroup]bool)
+	if from == (cursor{}) && !d.ByName {
+		for _, e := range u.withLaggards(found, filter, &d.Hidden) {
+			key := nameOfGroup{e.Group, e.Name}
+			first[key] = true
+			d.Rows = append(d.Rows, resourceRow{e, found[key]})
 		}
 	}
-	u.show(w, "resources", "Resources", "resources", moves, d)
+	page, next := u.collect(from, pageNames, &filter)
+	for _, e := range page {
+		if key := (nameOfGroup{e.Group, e.Name}); !first[key] {
+			d.Rows = append(d.Rows, resourceRow{e, found[key]})
+		}
+	}
+	if next != "" {
+		d.Next = resourceLink(d.Type, d.Group, url.Values{"prefix": {d.Prefix}, "after": {next}, "sort": {d.sort()}})
+	}
+}
+
+// sort is the parameter for the order of the list.
+func (d *resourceList) sort() string {
+	if d.ByName {
+		return "name"
+	}
+	return ""
+}
+
+// SortLink is the list in the order of names, or with those first with which clients are out of step.
+func (d resourceList) SortLink(sort string) string {
+	return resourceLink(d.Type, d.Group, url.Values{"prefix": {d.Prefix}, "sort": {sort}})
 }
 
 func resourceLink(t cache.TypeURL, group string, more url.Values) string {
@@ -126,78 +177,34 @@ func (e entry) Mark() mark {
 	case e.State == states[cache.Present]:
 		return mark{"ok", "Present"}
 	case e.State == states[cache.Absent]:
-		return mark{"none", absences[e.Cause]}
+		return e.absence()
 	}
 	return mark{"wait", "Not answered"}
 }
 
-// absences say how the relay knows that a name does not exist.
-var absences = map[string]string{
-	causes[cache.Removed]: "Removed", causes[cache.NotFoundError]: "Not found", causes[cache.Timer]: "No answer", causes[cache.Sweep]: "Not in the set", causes[cache.TTLExpired]: "Expired",
+// Missing reports whether there is no such resource and, as far as is remembered, was none.
+func (e entry) Missing() bool {
+	return e.State == states[cache.Absent] && e.absence().Text == doesNotExist
 }
 
-func (u *ui) resourceView(w http.ResponseWriter, req *http.Request) {
-	if !u.asks(w, req, "type", "name") {
-		return
-	}
-	typ, err := typeOf(req)
-	name := req.URL.Query().Get("name")
-	if err == nil && (typ == "" || name == "") {
-		err = fmt.Errorf("name a type and a resource, as in ?type=CDS&name=checkout")
-	}
-	if err != nil {
-		u.fail(w, http.StatusBadRequest, "/ui/resources", "All resources", "%v", err)
-		return
-	}
-	moves := u.metrics.observed.moves.Load()
-	d := resourceDetail{Type: typ, Name: name}
-	filter := resourceFilter{groups: func(string) bool { return true }, typ: typ, name: name, holders: true}
-	d.Entries, _ = u.collect(cursor{}, maxLimit, &filter)
-	if len(d.Entries) == 0 {
-		u.fail(w, http.StatusNotFound, resourceLink(typ, "", nil), "All of "+shortType(typ), "The relay knows nothing of %s %q: no client asks for it, and the control plane has not sent it.", shortType(typ), name)
-		return
-	}
-	u.holdings(&d)
-	u.show(w, "resource", name, "resources", moves, d)
-}
+const doesNotExist = "Does not exist"
 
-// holdings adds the clients that do not have what the relay has.
-func (u *ui) holdings(d *resourceDetail) {
-	secret := u.secret(d.Type)
-	all := u.fleets.now()
-	for i := range all.rows {
-		r := &all.rows[i]
-		if !slices.ContainsFunc(r.Types, func(t rowType) bool { return t.Type == d.Type }) {
-			continue
-		}
-		n, some := u.relay.ClientName(r.Stream, d.Type, d.Name)
-		if !some {
-			continue
-		}
-		d.Asking++
-		if n.Step == session.StepSynced {
-			d.InStep++
-			continue
-		}
-		h := holding{r.Stream, r.Node, n.Step, n.Sent}
-		if secret {
-			h.Version = readable.Redact(h.Version)
-		}
-		d.Held = append(d.Held, h)
-	}
-	rejected := func(h holding) int { return map[session.Step]int{session.StepRejected: -1}[h.Step] }
-	slices.SortStableFunc(d.Held, func(a, b holding) int { return rejected(a) - rejected(b) })
-	if d.More = len(d.Held) > fewHoldings; d.More {
-		d.Held = d.Held[:fewHoldings:fewHoldings]
-	}
-}
-
-// secret reports whether a type is secret in any group.
-func (u *ui) secret(t cache.TypeURL) bool {
-	for _, hub := range u.relay.Groups() {
-		if hub.Properties(t).Secret {
-			return true
+// absence says how the relay knows that a name does not exist. Upstream removes what it never sent, too, so only what was
+// there is called removed.
+func (e entry) absence() mark {
+	switch e.Cause {
+	case causes[cache.Timer]:
+		return mark{"none", "No answer"}
+	case causes[cache.TTLExpired]:
+		return mark{"none", "Expired"}
+	case causes[cache.NotFoundError]:
+	default:
+		if e.Previous != "" {
+			return mark{"none", "Removed"}
 		}
 	}
-	return false
+	if e.Wildcard || e.Clients == 0 {
+		return mark{"none", doesNotExist}
+	}
+	return mark{"warn", doesNotExist}
 }

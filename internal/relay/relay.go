@@ -339,6 +339,11 @@ func (r *Relay) Holders(hub *fanout.Hub, t cache.TypeURL, name string) []downstr
 	return r.server.Holders(hub, t, name)
 }
 
+// ClientLacks describes the resources of a type that a client has not accepted as they are.
+func (r *Relay) ClientLacks(stream uint64, t cache.TypeURL) []downsession.ClientName {
+	return r.server.ClientLacks(stream, t)
+}
+
 // ClientName describes one resource of a type, as a client has it.
 func (r *Relay) ClientName(stream uint64, t cache.TypeURL, name string) (downsession.ClientName, bool) {
 	return r.server.ClientName(stream, t, name)

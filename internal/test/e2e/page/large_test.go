@@ -33,7 +33,8 @@ func TestLarge(t *testing.T) {
 	w.fleet(n)
 	b := newBrowser(t)
 	b.as(1440, 900, "light")
-	for _, path := range []string{"/", "/ui/clients", "/ui/clients?q=cart&sort=-behind", "/ui/resource?type=CDS&name=checkout"} {
+	answered := func(path string) {
+		t.Helper()
 		begin := time.Now()
 		resp, err := http.Get(w.url + path)
 		if err != nil {
@@ -42,12 +43,19 @@ func TestLarge(t *testing.T) {
 		size, _ := io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		took := time.Since(begin)
+		t.Logf("%s: answered after %v (%d KiB)", path, took, size>>10)
+		if took > 200*time.Millisecond {
+			t.Errorf("%s: answered after %v", path, took)
+		}
+	}
+	for _, path := range []string{"/", "/ui/clients", "/ui/clients?q=cart&sort=-behind", "/ui/resources?type=CDS", "/ui/resource?type=CDS&name=checkout"} {
+		answered(path)
 		b.open(w.url + path)
 		b.do(chromedp.Poll(`performance.getEntriesByName("first-contentful-paint").length > 0`, nil))
 		paint := b.eval(`performance.getEntriesByName("first-contentful-paint")[0].startTime`).(float64)
-		t.Logf("%s: answered after %v (%d KiB), painted after %.0f ms", path, took, size>>10, paint)
-		if took > 200*time.Millisecond || paint > 1000 {
-			t.Errorf("%s: answered after %v, painted after %.0f ms", path, took, paint)
+		t.Logf("%s: painted after %.0f ms", path, paint)
+		if paint > 1000 {
+			t.Errorf("%s: painted after %.0f ms", path, paint)
 		}
 		w.plane.put(2, nil)
 	}
@@ -58,6 +66,8 @@ func TestLarge(t *testing.T) {
 	begin := time.Now()
 	b.do(chromedp.Poll(`Number(document.querySelector('.numbers a[href*="rejected"] b').innerText.replace(/,/g, "")) > `+strconv.Itoa(n/200), nil))
 	t.Logf("that %d reject is on the page after %v", w.relay.Summary().Sync["nacked"], time.Since(begin))
+	answered("/ui/resources?type=CDS")
+	answered("/ui/resource?type=CDS&name=checkout")
 
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -137,6 +137,50 @@ func TestFindsAClient(t *testing.T) {
 	b.sees("main", "There is no stream", wait)
 }
 
+// TestOutOfStep: a resource that some clients lack is the first of its list, and its view says who lacks it, which version they
+// have, and what they were sent; each view leads to all clients that are out of step.
+func TestOutOfStep(t *testing.T) {
+	w, b := twenty(t)
+	w.poison()
+	w.until("three are out of step", func() bool { return w.synced() == 17 })
+	b.open(w.url + "/ui/resources?type=CDS")
+	b.sees("#out", "3 out of step", wait)
+	first := `section.stack tbody tr:first-child`
+	b.sees(first, "checkout", wait)
+	b.sees(first, "1 rejected", wait)
+	b.sees(first, "2 stale", wait)
+	b.do(chromedp.Click(first+" a"), chromedp.WaitReady("#h-out"))
+	b.sees("main", "17 of 20 clients in step", wait)
+	b.sees(`section[aria-labelledby="h-out"] tbody tr:first-child`, "no such transport socket", wait)
+	b.sees(`section[aria-labelledby="h-out"] td[data-label="Has"]`, "probably 1:", wait)
+	has := b.text(`section[aria-labelledby="h-out"] td[data-label="Has"]`)
+	if sent := b.text(`section[aria-labelledby="h-out"] td[data-label="Sent last"]`); sent == "" || strings.Contains(has, sent) {
+		t.Errorf("it has what it rejects: %q, sent %q", has, sent)
+	}
+	b.do(chromedp.Click("#out"), chromedp.WaitReady(".clients"))
+	b.sees(".title .note", "3 of 20", wait)
+	b.open(w.url + "/ui/resource?type=EDS&name=no-such-service")
+	b.sees(".title", "Does not exist", wait)
+	b.noErrors()
+}
+
+// TestNarrow: on a phone no view is wider than the window, and no table that is stacked there has a part that is cut off.
+func TestNarrow(t *testing.T) {
+	w, b := twenty(t)
+	w.poison()
+	w.until("three are out of step", func() bool { return w.synced() == 17 })
+	b.as(390, 900, "light")
+	for name, path := range w.views() {
+		b.open(w.url + path)
+		if over := b.eval(overflowing); over != "" {
+			t.Errorf("%s is too wide: %v", name, over)
+		}
+		if cut := b.eval(`[...document.querySelectorAll(".scroll")].filter(e => e.querySelector(".stacks, .clients, .events") && e.scrollWidth > e.clientWidth + 1).map(e => e.ariaLabel).join()`); cut != "" {
+			t.Errorf("%s: %v is cut off", name, cut)
+		}
+	}
+}
+
 // responses is how many a client was sent.
 func (w *world) responses(path string) int64 {
 	var stream uint64
