@@ -207,7 +207,9 @@ func TestSwap(t *testing.T) {
 	f := start(t, dir, nil)
 	for n := 2; n < 6; n++ {
 		version(n)
-		f.await("a swap", func() bool { return f.has(fmt.Sprint("a", n))() && f.has(fmt.Sprint("b", n))() && f.latest.Count() == 2 })
+		f.await("a swap", func() bool {
+			return f.has(fmt.Sprint("a", n))() && f.has(fmt.Sprint("b", n))() && f.latest.Count() == 2
+		})
 		f.still("nothing")
 		if f.loads != n || f.failed > 0 {
 			t.Fatalf("after %d versions there were %d loads, and %d failed", n, f.loads, f.failed)

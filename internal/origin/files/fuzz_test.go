@@ -42,7 +42,9 @@ func fuzz(f *testing.F, name string, seeds ...string) {
 
 const clusterJSON = `{"type_url": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a"}]}`
 
-func FuzzJSON(f *testing.F) { fuzz(f, "f.json", clusterJSON, `{"resources": [[[1]]]}`, `{"resources": [{"@type": 1}], "x": {}}`) }
+func FuzzJSON(f *testing.F) {
+	fuzz(f, "f.json", clusterJSON, `{"resources": [[[1]]]}`, `{"resources": [{"@type": 1}], "x": {}}`)
+}
 
 func FuzzYAML(f *testing.F) {
 	fuzz(f, "f.yaml", clusterYAML, clusterJSON, laughs(), "resources: &x [*x]", "a: 0x1F\nb: .inf\n? [c]\n: d", "\ta", "!!binary a")
