@@ -21,6 +21,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/origin/files"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -163,5 +164,16 @@ func loadGRPC(t *testing.T, _ string, data []byte) {
 	}
 	if _, err := xds.NewXDSResolverWithConfigForTesting(data); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFilesExample: the files of the example can be served, and a client would take all of them.
+func TestFilesExample(t *testing.T) {
+	s, err := files.Load("examples/files/xds", files.Options{MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := s.Notes(); s.Count() != 3 || len(notes) > 0 {
+		t.Errorf("%d resources, %q", s.Count(), notes)
 	}
 }

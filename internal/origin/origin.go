@@ -32,7 +32,6 @@ type Options struct {
 	Name string
 	// Session is how the relay serves its own clients.
 	Session session.Config
-	Log     *slog.Logger
 }
 
 // Origin is a control plane within the process. Its methods may be called from any goroutine.
@@ -62,7 +61,8 @@ func New(o Options) *Origin {
 	}
 	or.hub.SetIdentifier(o.Name)
 	or.server = downstream.NewServer(downstream.ServerConfig{
-		Config: s, Groups: or, Credentials: insecure.NewCredentials(), MaxRequest: maxRequest, Log: o.Log,
+		Config: s, Groups: or, Credentials: insecure.NewCredentials(), MaxRequest: maxRequest,
+		Log: slog.New(slog.DiscardHandler), // its one client is the relay, which has a log
 	})
 	or.hub.Wanted().OnWake(or.poke)
 	or.work.Go(func() { _ = or.server.Serve(or.pipe) }) // it ends with Close

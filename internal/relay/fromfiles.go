@@ -54,7 +54,7 @@ func (r *Relay) newFeed(c *config.Config, address, path string) (*feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := origin.New(origin.Options{Name: address, Session: DownstreamConfig(c), Log: r.log.With("component", "files")})
+	o := origin.New(origin.Options{Name: address, Session: DownstreamConfig(c)})
 	u := &c.Upstream.Files
 	source, err := files.Open(path, files.Follow{
 		Options: FromFiles(c, fingerprint), Poll: u.Poll, NoNotify: r.options.Follow.NoNotify, InPlace: u.ReloadOnCloseWrite, Optional: u.Optional,

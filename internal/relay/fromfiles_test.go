@@ -17,6 +17,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -312,3 +313,37 @@ func TestFromFiles_Fleet(t *testing.T) {
 type loadCount struct{ n atomic.Int32 }
 
 func (l *loadCount) FilesLoaded(string, bool) { l.n.Add(1) }
+
+// TestFromFiles_LastResort: behind a control plane that cannot be reached, files fill what nobody has a copy of. Who asks
+// for what they lack is told that the control plane is away, and not that there is none (UP-26).
+func TestFromFiles_LastResort(t *testing.T) {
+	d := newDirectory(t)
+	d.put("clusters.yaml", clustersYAML("a@9", "b@9"))
+	inWorld(t, []string{"upstream.backoff.max=1s", "upstream.fallbacks=[{address: 'files://" + d.path + "'}]"}, func(w *world) {
+		before := w.open(w.dial(), "c", false)
+		synctest.Wait()
+		w.publish()
+		synctest.Wait()
+		w.plane.HangUp()
+		w.up.Down()
+		time.Sleep(10 * time.Minute)
+		before.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesSubscribe: []string{"gone"}})
+		late := w.open(w.dial(), "late", false)
+		late.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"b"}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for name, c := range map[string]*client{"the one before": before, "the late one": late} {
+			if got := c.version("a"); got != w.published[0].version {
+				t.Errorf("%s has a in version %q, which is not the control plane's", name, got)
+			}
+		}
+		if before.version("b") != "" || late.version("b") == "" {
+			t.Errorf("b is at %q and at %q; it is for who asks for it by name", before.names(), late.names())
+		}
+		before.see(func() {
+			if before.errors["gone"] != int32(codes.Unavailable) || before.err != nil {
+				t.Errorf("who asks for what is nowhere is told %v, %v", before.errors, before.err)
+			}
+		})
+	})
+}

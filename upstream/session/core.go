@@ -278,7 +278,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	moves := s.open() && end.Kind == EndNoRoom // to another connection, to make room for others
 	if !moves && s.role != Trial {             // a trial says nothing about the entry
-		e.failed, e.failure = now, end.Message
+		e.failed, e.failure, e.fails = now, end.Message, true
 	}
 	tooLong := end.Kind == EndExhausted && c.tooLong(s)
 	refusal := end.Refused() && !tooLong // a status that may be about what was asked for

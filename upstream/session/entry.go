@@ -57,7 +57,8 @@ type entry struct {
 	// why. They are for State only.
 	heard, failed time.Time
 	failure       string
-	// fails means that the entry was left because it failed, and has not answered since.
+	// fails means that the entry was left because it failed, or that a stream of it did, and that it has not
+	// answered since.
 	fails bool
 	// relay means that the server identified itself as a relay on the open stream (MISS-5).
 	relay bool
@@ -145,9 +146,6 @@ func (r *ranking) entryOf(s *slot) *entry { return &r.entries[s.entry] }
 // from the same entry in the same variant, or as Config.Versions says (RECON-8).
 func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	e, stream := c.entryOf(s), uint64(s.id)
-	if e.LastResort { // what is here stays another's
-		return func(lane fanout.Lane, _ bool) ([]string, []cache.Held) { return c.hub.On(lane).Names(), nil }
-	}
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
 		shows := fresh && c.showsVersions(e, lane, origin.SotW)
 		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {

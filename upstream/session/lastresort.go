@@ -40,7 +40,11 @@ func (c *Core) resortAt() time.Time {
 		return time.Time{}
 	}
 	for i, e := range c.entries[:c.ordinary()] {
-		if i != c.current && !e.fails { // it was not tried, or has answered since
+		switch hangs := i == c.current && c.main.id != 0; {
+		case e.fails:
+		case hangs:
+			since = latest(since, c.main.attempt)
+		default: // it was not tried, or has answered since
 			return time.Time{}
 		}
 	}

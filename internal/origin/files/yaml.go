@@ -16,8 +16,8 @@ import (
 )
 
 // yamlJSON is a YAML file as JSON, on one line and in ASCII, so that a column of it is an offset. marks say what
-// stands where in the YAML. It is read with another library than the configuration: that one takes six times as long
-// for a fleet's resources, and ten times the memory.
+// stands where in the YAML. It is read with another library than the configuration: that one takes half as long
+// again for 10,000 clusters, and twice the memory.
 type yamlJSON struct {
 	path   string
 	json   []byte

@@ -195,3 +195,35 @@ func TestFilesTurn(t *testing.T) {
 		})
 	}
 }
+
+// The example of files does what its README says; only the port of its listener is another one.
+func TestFilesExample(t *testing.T) {
+	realenvoy.Need(t)
+	dir := t.TempDir()
+	for _, name := range []string{"clusters.yaml", "listeners.yaml", "routes.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../../../deploy/examples/files/xds", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), bytes.Replace(text, []byte("port_value: 10000"), []byte("port_value: 0"), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := startRelay(t, "tier-1", "files://"+dir)
+	e := startEnvoy(t, way{relays: 1}, "example", r.addr)
+	e.WaitReady(patience)
+	address := listens(t, e, "web")
+	peer.Eventually(t, patience, func() error { return answers(address, "from a file") })
+	routes := filepath.Join(dir, "routes.yaml")
+	text, err := os.ReadFile(routes)
+	if err == nil {
+		err = os.WriteFile(routes+".new", bytes.Replace(text, []byte("from a file"), []byte("from another file"), 1), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(routes+".new", routes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer.Eventually(t, patience, func() error { return answers(address, "from another file") })
+}
