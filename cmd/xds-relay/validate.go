@@ -29,7 +29,7 @@ clusters of type EDS without endpoints, routes to clusters that are not there. W
 such a note is a mistake.`,
 		Example: `  xds-relay validate -c relay.yaml
   xds-relay validate --strict --from /etc/xds`,
-		Args:    noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.load(cmd)
 			if err != nil {
