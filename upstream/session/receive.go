@@ -211,6 +211,9 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 			return nack, false
 		}
 	}
+	if s.role == Probe && s.answered && c.resorting() {
+		return nack, false // likewise: it is what the last resort is left for
+	}
 	v := ack{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {
 		s.stream.judge(&v, d.Version, now)
