@@ -211,8 +211,8 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 			return nack, false
 		}
 	}
-	if s.role == Probe && s.answered && c.resorting() {
-		return nack, false // likewise: it is what the last resort is left for
+	if c.resorting() && c.entryOf(s).probe.answered {
+		return nack, false // likewise: it is left for the entry that has answered a probe
 	}
 	v := ack{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {
