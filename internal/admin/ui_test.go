@@ -416,8 +416,8 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestPageCost: with 10,000 clients a view that is made anew takes at most 200 ms of one core, and what is kept for the next who
-// looks at most 32 MiB.
+// TestPageCost checks that with 10,000 clients rendering a page takes at most 200 ms of one core, and that what is
+// cached for the next request takes at most 32 MiB.
 func TestPageCost(t *testing.T) {
 	const clients, most = 10_000, 32 << 20
 	within := 200 * time.Millisecond
