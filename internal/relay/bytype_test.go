@@ -8,6 +8,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/service"
 )
 
 // byType is a grouping with endpoints and secrets from elsewhere.
@@ -69,4 +70,17 @@ func TestLimitByType(t *testing.T) {
 			t.Errorf("there are %d groups, want two for each control plane", got)
 		}
 	})
+}
+
+// TestServicesByType: each type that a configuration may ask for by its own service has one.
+func TestServicesByType(t *testing.T) {
+	names := []string{"LDS", "CDS", "SRDS", "RDS", "EDS", "SDS", "RTDS", "ECDS", "VHDS", "LEDS"}
+	for _, url := range TypeURLs(names) {
+		if _, ok := service.Of(url); !ok {
+			t.Errorf("%s has no service", url)
+		}
+	}
+	if all := len(service.All()); all != len(names)+1 {
+		t.Errorf("there are %d services, want the aggregated one and %d", all, len(names))
+	}
 }
