@@ -191,10 +191,16 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	}
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
-	complete := l.settle.tick(now)
+	early, complete := l.settle.tick(now)
+	if complete {
+		c.learnsHabit(l)
+	}
 	if (complete || due(c.judgeAt(l), now)) && l.echo.judge() {
 		c.reopen(s, l, now)
 		return true
+	}
+	if early && !complete {
+		c.learned(s, l.lane, &cache.Update{Early: true}, now)
 	}
 	if !complete {
 		return false

@@ -175,7 +175,7 @@ func (c *Core) put(s *slot, lane fanout.Lane, now time.Time) {
 		s = &c.main
 	}
 	if s.open() {
-		s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
+		s.stream.carry(lane, c.suspects.suspected(lane.Type))
 	} else {
 		c.want(s, lane, now)
 	}
