@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"sync"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -9,12 +8,12 @@ import (
 
 // Answers is what is known of how each control plane answers, from whatever group: which types, so that these
 // need no trial (UP-21) and can be asked for before a client does (UP-28), and whether it sends a wildcard's set in
-// one response (RECON-16). It lives as long as the process; Habits go to the disk. Groups share it, and it may be used
+// one response (RECON-16). It lives as long as the process; Habits also outlive that, on disk. Groups share it, and it may be used
 // from any goroutine.
 type Answers struct {
 	mu     sync.RWMutex
 	types  map[string]map[cache.TypeURL]struct{} // by the entry's name
-	habits Habits
+	habits map[string]Habit
 }
 
 // Habit is how an entry sends a wildcard's set.
@@ -26,16 +25,13 @@ const (
 	HabitSplit   Habit = "split" // in several, at least once
 )
 
-// Habits are those of entries, by name.
-type Habits map[string]Habit
-
 // maxAnswers bounds the types that are remembered of an entry. Clients can invent types, and a server
 // may answer them all. What is not remembered is tried again.
 const maxAnswers = 1000
 
 // NewAnswers returns Answers in which no entry has answered anything.
 func NewAnswers() *Answers {
-	return &Answers{types: make(map[string]map[cache.TypeURL]struct{}), habits: make(Habits)}
+	return &Answers{types: make(map[string]map[cache.TypeURL]struct{}), habits: make(map[string]Habit)}
 }
 
 // Add notes that an entry has answered a type.
@@ -86,20 +82,24 @@ func (a *Answers) habit(entry string) Habit {
 	return a.habits[entry]
 }
 
-// Habits returns what was learnt, to be kept.
-func (a *Answers) Habits() Habits {
+// Habits returns what was learnt of entries, by name, to be kept.
+func (a *Answers) Habits() map[string]string {
 	if a == nil {
 		return nil
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return maps.Clone(a.habits)
+	habits := make(map[string]string, len(a.habits))
+	for entry, as := range a.habits {
+		habits[entry] = string(as)
+	}
+	return habits
 }
 
-// Recall takes in what was learnt before.
-func (a *Answers) Recall(h Habits) {
-	for entry, as := range h {
-		if as == HabitWhole || as == HabitSplit {
+// Recall takes in what Habits has returned.
+func (a *Answers) Recall(habits map[string]string) {
+	for entry, as := range habits {
+		if as := Habit(as); as == HabitWhole || as == HabitSplit {
 			a.sends(entry, as)
 		}
 	}
