@@ -56,8 +56,6 @@ type Update struct {
 	Unreadable bool
 	// Full: Set is all there is, except for Kept (TRANSLATE-5).
 	Full bool
-	// Early: what is here of a wildcard's set may be sent, although more may follow (RECON-16).
-	Early bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool
 	// Unchanged: the stream was shown what is there of a wildcard's set and has not answered. By now its

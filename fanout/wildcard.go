@@ -51,6 +51,14 @@ func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()
 // whole reports whether all of the set is here, as it was once.
 func (w *wildcardLane) whole() bool { return w.synced && !w.early }
 
+// sendEarly lets clients that came with nothing have what is here of the set, although more of it may follow.
+func (w *wildcardLane) sendEarly() {
+	if w.pinned && !w.synced {
+		w.synced, w.early, w.changed = true, true, true
+		w.tell()
+	}
+}
+
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.pinned {
 		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
@@ -65,9 +73,6 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 		all.add(w.Unannounced(), cache.Sweep)
 	}
 	a.Held = w.depart(u, all)
-	if u.Early && !w.synced {
-		w.synced, w.early, w.changed = true, true, true
-	}
 	if u.Synced {
 		w.changed, w.sweeping = w.changed || w.early || !w.synced, false
 		w.synced, w.early, w.complete = true, false, true

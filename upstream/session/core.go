@@ -165,7 +165,11 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 		c.emit(Filled{lane, u})
 		return
 	}
-	c.emit(Learned{lane, u})
+	e := Learned{Lane: lane, Update: u}
+	if lane.Type.Refers() {
+		e.Prefetch = c.prefetched()
+	}
+	c.emit(e)
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
@@ -200,7 +204,7 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 		return true
 	}
 	if early && !complete {
-		c.learned(s, l.lane, &cache.Update{Early: true}, now)
+		c.emit(Early{l.lane})
 	}
 	if !complete {
 		return false

@@ -63,6 +63,7 @@ func (c *Core) takeChanges(now time.Time) {
 		return by, false
 	})
 	c.changesAt = later
+	c.expectListeners(changes, now)
 	for lane, i := range changes {
 		if s, l := c.carrier(lane); s != nil {
 			if l.returns(i) && !s.stream.takesBack(lane, now) {
