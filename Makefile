@@ -146,6 +146,10 @@ bench-binary: ## fail if the relay costs more than the binary OLD=path, which ru
 bench-lock: ## CPU time that requests with very many names take under a lock that others wait for, and how much more it is with twice as many
 	$(GO) test ./downstream/session ./upstream/session -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
 
+.PHONY: bench-ready
+bench-ready: fetch-envoy ## how long real Envoys take until they are ready, and what they ask for on demand takes, directly and through a relay; 7 minutes; RUNS=20
+	READY_TIMES=$(or $(RUNS),20) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 30m -v -run '^Test(Ready|OnDemand)Times$$'
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo

@@ -151,8 +151,8 @@ type Upstream struct {
 	Types []string `yaml:"types"`
 
 	// CoalesceWindow gathers the changed interest of many clients into one
-	// request per type. A change that comes after a quiet window goes up at
-	// once (UP-6).
+	// request per type, at most until the last request is answered. A change
+	// that comes after that goes up at once (UP-6).
 	// Default: 10ms.
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
 

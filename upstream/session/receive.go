@@ -22,6 +22,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	calm := c.hears(s, d, now)
+	if c.endsWindow(s, d, now) {
+		calm = false
+	}
 	used := s.stream.used[d.TypeURL]
 	if used == nil {
 		c.emit(Dropped{Reason: Unsubscribed}) // UP-10
@@ -90,6 +93,19 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	}
 	c.entryOf(s).noDelta = s.sotw
 	return !c.identifies(d.identifier) && calm
+}
+
+// endsWindow ends the time in which changes of interest in a type are gathered, since its last request is answered
+// (UP-6). It reports whether there are some.
+func (c *Core) endsWindow(s *slot, d *Response, now time.Time) (some bool) {
+	l := s.stream.lanes[d.TypeURL]
+	if l == nil || !l.gathers.After(now) {
+		return false
+	}
+	if l.gathers = now; !c.changesAt.IsZero() {
+		c.changesAt, some = now, true
+	}
+	return some
 }
 
 // identifies takes in what the server calls itself, if it says so, and reports whether that is news.
