@@ -1,0 +1,211 @@
+package helm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/xds-relay/xds-relay/internal/test/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
+
+// pod is a relay that runs as the container of a rendering: with its arguments, variables and volumes. Only where its
+// files are, and what it listens on, is the test's.
+type pod struct {
+	t    testing.TB
+	r    rendering
+	spec core.PodSpec
+	dir  string // short, for the name of a socket may have 107 bytes
+	pki  *authority
+	// Addr, AdminAddr and Metrics are where the relay listens; Addr is the path of a socket for a sidecar.
+	Addr, AdminAddr, Metrics string
+	*peer.Process
+}
+
+// newPod has the volumes of the only pod of a rendering, and runs nothing yet.
+func newPod(t testing.TB, r rendering) *pod {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p := &pod{t: t, r: r, spec: workloads(r)[0].Pod.Spec, dir: dir, pki: newAuthority(t), AdminAddr: loopback.Reserve(t), Metrics: loopback.Reserve(t)}
+	p.mount()
+	return p
+}
+
+// paths are directories of the relay's container, and where they are here.
+func (p *pod) here() *strings.Replacer {
+	return strings.NewReplacer(
+		"/etc/xds-relay", filepath.Join(p.dir, "config"), "/etc/envoy", filepath.Join(p.dir, "envoy"), "/etc/ssl/other", filepath.Join(p.dir, "other"),
+		"/var/run/xds-relay", filepath.Join(p.dir, "tls"), "/var/lib/xds-relay", filepath.Join(p.dir, "lib"), "/run/xds-relay", filepath.Join(p.dir, "run"))
+}
+
+// mount fills the volumes of all containers, again if the rendering is another one.
+func (p *pod) mount() {
+	p.t.Helper()
+	data := map[string]map[string]string{}
+	for _, m := range all[*core.ConfigMap](p.r) {
+		data[m.Name] = map[string]string{}
+		for key, text := range m.Data {
+			data[m.Name][key] = p.here().Replace(text)
+		}
+	}
+	content := map[string]map[string]string{} // of volumes
+	for _, v := range p.spec.Volumes {
+		content[v.Name] = map[string]string{}
+		switch {
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				for _, item := range s.ConfigMap.Items {
+					content[v.Name][item.Path] = data[s.ConfigMap.Name][item.Key]
+				}
+			}
+		case v.ConfigMap != nil:
+			content[v.Name] = data[v.ConfigMap.Name]
+		case v.Secret != nil:
+			content[v.Name], _ = p.pki.secret("xds-relay-headless.relay-system.svc")
+		}
+	}
+	for _, c := range containers(p.spec) {
+		for _, m := range c.VolumeMounts {
+			mounted(p.t, p.here().Replace(m.MountPath), content[m.Name])
+		}
+	}
+}
+
+// start starts the relay, and waits until its startup probe would succeed.
+func (p *pod) start() {
+	p.t.Helper()
+	c := container(p.t, p.spec, "xds-relay")
+	args := []string{}
+	for _, a := range c.Args {
+		args = append(args, p.here().Replace(a))
+	}
+	_, config := relayConfig(p.t, p.r)
+	p.Addr = filepath.Join(p.dir, "run", "xds.sock")
+	if at := config.Downstream.Listen[0]; !strings.HasPrefix(at, "unix:") {
+		p.Addr = loopback.Reserve(p.t)
+		args = append(args, "--listen", p.Addr)
+	}
+	args = append(args, "--admin", p.AdminAddr, "--set", "metrics.listen="+p.Metrics)
+	cmd := exec.Command(peer.Binary(p.t), args...)
+	cmd.Env = os.Environ()
+	for _, e := range c.Env {
+		if e.ValueFrom == nil {
+			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		} else if environment[e.Name] == "" {
+			p.t.Fatalf("no test knows the variable %s", e.Name)
+		}
+	}
+	p.Process = peer.Start(p.t, cmd)
+	peer.Eventually(p.t, patience, func() error {
+		if p.Gone() {
+			p.t.Fatalf("the relay has ended: %v\n%s", p.Ended(), p.Output)
+		}
+		return p.probe(c.StartupProbe)
+	})
+}
+
+// probe asks as a kubelet would.
+func (p *pod) probe(probe *core.Probe) error {
+	return says("http://"+p.Metrics+probe.HTTPGet.Path, "")
+}
+
+// TestRelayStarts: the real relay starts with the configuration of each rendering, answers all probes, and, told to end,
+// ends with 0 within its grace period, of which all but the drain is left.
+func TestRelayStarts(t *testing.T) {
+	for _, name := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := render(t, values(t, name))
+			if len(workloads(r)) == 0 {
+				text, _ := relayConfig(t, r)
+				file := filepath.Join(t.TempDir(), "relay.yaml")
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if said, err := exec.Command(peer.Binary(t), "validate", "-c", file).CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, said)
+				}
+				return
+			}
+			p := newPod(t, r)
+			p.start()
+			c := container(t, p.spec, "xds-relay")
+			for _, probe := range []*core.Probe{c.LivenessProbe, c.ReadinessProbe} {
+				peer.Eventually(t, patience, func() error { return p.probe(probe) })
+			}
+			// The test pod asks the same through the Service.
+			if said, err := exec.Command(peer.Binary(t), "healthcheck", "--address", p.Metrics).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, said)
+			}
+			begin := time.Now()
+			p.Stop()
+			if code := p.ProcessState.ExitCode(); code != 0 {
+				t.Errorf("it ends with %d", code)
+			}
+			if took, limit := time.Since(begin), time.Duration(*p.spec.TerminationGracePeriodSeconds)*time.Second; took > limit {
+				t.Errorf("it takes %v to end, a kubelet kills it after %v", took, limit)
+			}
+		})
+	}
+}
+
+// TestRotation: a Secret that cert-manager renews, and ConfigMaps that Helm changes, hold in the relay that runs.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	with := func(over string) rendering {
+		return render(t, values(t, "deployment", "policy: {rules: [{identity: 'dns:envoy', read: [{types: [CDS], names: ['*']}]}]}", over))
+	}
+	p := newPod(t, with("{}"))
+	p.start()
+	var old *big.Int
+	served := func() (*big.Int, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		d := tls.Dialer{NetDialer: &net.Dialer{}, Config: p.pki.client("xds-relay-headless.relay-system.svc")}
+		conn, err := d.DialContext(ctx, "tcp", p.Addr)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber, nil
+	}
+	peer.Eventually(t, patience, func() (err error) { old, err = served(); return err })
+	p.mount() // with new certificates
+	peer.Eventually(t, patience, func() error {
+		is, err := served()
+		if err == nil && is.Cmp(old) == 0 {
+			err = errors.New("it still has the old certificate")
+		}
+		return err
+	})
+
+	p.r = with("{config: {log: {level: debug}}, policy: {rules: [{identity: 'dns:other', read: [{types: [LDS], names: ['*']}]}]}}")
+	p.mount()
+	peer.Eventually(t, patience, func() error { return says("http://"+p.AdminAddr+"/logging", "debug") })
+	peer.Eventually(t, patience, func() error { return says("http://"+p.Metrics+"/metrics", "xds_relay_config_last_reload_successful 1") })
+	peer.Eventually(t, patience, func() error {
+		out, err := exec.Command(peer.Binary(t), "policy", "lint", "-c", filepath.Join(p.dir, "config", "relay.yaml")).CombinedOutput()
+		if err == nil && !strings.Contains(string(out), "dns:other") {
+			err = fmt.Errorf("policy lint says %s", out)
+		}
+		return err
+	})
+}
