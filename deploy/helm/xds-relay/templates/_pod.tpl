@@ -1,8 +1,10 @@
 {{/* What the pods of all modes have in common. */}}
 
 {{- define "xds-relay.podMeta" -}}
+# Without the chart's version: another one alone does not replace pods.
 labels:
-  {{- include "xds-relay.labels" . | nindent 2 }}
+  {{- include "xds-relay.selectorLabels" . | nindent 2 }}
+  app.kubernetes.io/component: {{ .Values.mode }}
   {{- with .Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

@@ -72,7 +72,7 @@ func TestSidecar(t *testing.T) {
 		local = strings.ReplaceAll(local, was, is)
 	}
 	mounted(t, bootstrap, map[string]string{"envoy.yaml": local})
-	args := []string{"--disable-hot-restart", "--concurrency", "1"}
+	args := []string{"--concurrency", "1"}
 	vars := strings.NewReplacer("$(POD_NAME)", environment["POD_NAME"], "$(POD_NAMESPACE)", environment["POD_NAMESPACE"])
 	for _, a := range c.Args {
 		args = append(args, vars.Replace(p.here().Replace(a)))

@@ -60,7 +60,7 @@ func TestSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	crds := os.DirFS(filepath.Join(strings.TrimSpace(string(text)), "example/prometheus-operator-crd"))
-	for _, version := range []string{"1.29", "1.32"} {
+	for _, version := range []string{"1.30", "1.32"} {
 		v, err := validator.New(openapiclient.NewOverlay(openapiclient.HardcodedPatchLoader(version), openapiclient.NewComposite(
 			openapiclient.NewHardcodedBuiltins(version), openapiclient.NewLocalCRDFiles(crds))))
 		if err != nil {
