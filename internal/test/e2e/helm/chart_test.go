@@ -154,7 +154,7 @@ func fits(t *testing.T, r rendering, c *config.Config, w workload) {
 			t.Errorf("the autoscaler is for %v, of %s %s with %v replicas", h.Spec.ScaleTargetRef, w.Kind, w.Meta.Name, w.Replicas)
 		}
 	}
-	account := core.DefaultServiceAccountName
+	account := "default"
 	for _, s := range all[*core.ServiceAccount](r) {
 		account = s.Name
 	}
