@@ -337,7 +337,9 @@ func TestModes(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		r := render(t, values(t, "all"))
 		s := one[*apps.StatefulSet](t, r)
-		headless := slices.IndexFunc(all[*core.Service](r), func(o *core.Service) bool { return o.Name == s.Spec.ServiceName && o.Spec.ClusterIP == core.ClusterIPNone })
+		headless := slices.IndexFunc(all[*core.Service](r), func(o *core.Service) bool {
+			return o.Name == s.Spec.ServiceName && o.Spec.ClusterIP == core.ClusterIPNone
+		})
 		if headless < 0 {
 			t.Errorf("there is no headless Service %s", s.Spec.ServiceName)
 		}

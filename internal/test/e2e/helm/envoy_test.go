@@ -63,7 +63,7 @@ func TestSidecar(t *testing.T) {
 	bootstrap := filepath.Join(p.dir, "envoy")
 	local := p.here().Replace(configMap(t, p.r, "xds-relay-envoy").Data["envoy.yaml"])
 	for was, is := range map[string]string{
-		"address: 127.0.0.1, port_value: 19000":                "address: 127.0.0.1, port_value: " + portOf(t, admin),
+		"address: 127.0.0.1, port_value: 19000":               "address: 127.0.0.1, port_value: " + portOf(t, admin),
 		`address: "::", port_value: 19003, ipv4_compat: true`: "address: 127.0.0.1, port_value: " + portOf(t, ready),
 	} {
 		if !strings.Contains(local, was) {

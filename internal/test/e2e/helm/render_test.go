@@ -2,6 +2,8 @@ package helm
 
 import (
 	"bytes"
+	"io"
+	"log"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,6 +33,7 @@ const (
 var environment = map[string]string{"POD_NAME": "relay-0", "POD_NAMESPACE": namespace, "NODE_NAME": "node-0", "TOKEN": "secret"}
 
 func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // Helm logs each symlink of the chart, each time
 	for name, value := range environment {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
