@@ -99,7 +99,8 @@ func TestKustomize(t *testing.T) {
 func objects(t testing.TB, text string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, doc := range strings.Split("\n"+text, "\n---\n") {
+	for doc := range strings.SplitSeq("\n"+text, "\n---\n") {
+		doc += "\n" // which ends its last line
 		var o struct {
 			Kind     string
 			Metadata struct{ Name string }
