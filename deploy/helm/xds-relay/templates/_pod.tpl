@@ -97,9 +97,14 @@ ports:
   - {name: xds, containerPort: {{ include "xds-relay.port.xds" . }}}
   {{- end }}
   - {name: metrics, containerPort: {{ include "xds-relay.port.metrics" . }}}
-# The relay was ready once: it listens, and has what config.downstream.ready_types names.
 startupProbe:
+  {{- if eq .Values.mode "sidecar" }}
+  # The relay was ready once: it listens, and has what config.downstream.ready_types names.
   httpGet: {path: /startupz, port: metrics}
+  {{- else }}
+  # It has read its snapshot. To be started again helps no relay that waits for its control plane.
+  httpGet: {path: /livez, port: metrics}
+  {{- end }}
   periodSeconds: 1
   failureThreshold: 120
 # The process makes progress, whatever the control plane does.
@@ -107,10 +112,15 @@ livenessProbe:
   httpGet: {path: /livez, port: metrics}
   periodSeconds: 10
   timeoutSeconds: 5
+{{- if ne .Values.mode "sidecar" }}
+# It listens, has what config.downstream.ready_types names, and does not drain.
 readinessProbe:
   httpGet: {path: /readyz, port: metrics}
   periodSeconds: 2
   timeoutSeconds: 2
+{{- else }}
+# No readinessProbe: a pod gets traffic if its Envoy is ready.
+{{- end }}
 {{- with .Values.resources }}
 resources:
   {{- toYaml . | nindent 2 }}

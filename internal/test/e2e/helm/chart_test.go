@@ -15,6 +15,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/xds-relay/xds-relay/internal/config"
 )
@@ -127,9 +128,12 @@ func fits(t *testing.T, r rendering, c *config.Config, w workload) {
 	for _, s := range all[*core.Service](r) {
 		selects("Service "+s.Name, s.Spec.Selector)
 		for _, p := range s.Spec.Ports {
-			hasPort("Service "+s.Name, p.TargetPort.StrVal)
-			if s.Spec.ClusterIP == core.ClusterIPNone && p.Port != ports[p.TargetPort.StrVal] {
-				t.Errorf("the headless Service says %d of port %s, which is %d: nothing maps it", p.Port, p.Name, ports[p.TargetPort.StrVal])
+			hasPort("Service "+s.Name, p.Name)
+			if p.TargetPort != intstr.FromString(p.Name) && p.TargetPort != intstr.FromInt32(ports[p.Name]) {
+				t.Errorf("Service %s: port %s leads to %v, want %d", s.Name, p.Name, &p.TargetPort, ports[p.Name])
+			}
+			if s.Spec.ClusterIP == core.ClusterIPNone && p.Port != ports[p.Name] {
+				t.Errorf("the headless Service says %d of port %s, which is %d: nothing maps it", p.Port, p.Name, ports[p.Name])
 			}
 		}
 	}
@@ -164,9 +168,20 @@ func fits(t *testing.T, r rendering, c *config.Config, w workload) {
 	volumesFit(t, r, w)
 
 	relay := container(t, pod, "xds-relay")
-	for what, probe := range map[string]*core.Probe{"/startupz": relay.StartupProbe, "/livez": relay.LivenessProbe, "/readyz": relay.ReadinessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != what || probe.HTTPGet.Port.StrVal != "metrics" {
-			t.Errorf("the probe of %s is %v", what, probe)
+	probed := func(probe *core.Probe, path string) {
+		t.Helper()
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || probe.HTTPGet.Port.StrVal != "metrics" {
+			t.Errorf("the probe of %s is %v", path, probe)
+		}
+	}
+	probed(relay.LivenessProbe, "/livez")
+	if relay.RestartPolicy == nil {
+		probed(relay.StartupProbe, "/livez")
+		probed(relay.ReadinessProbe, "/readyz")
+	} else {
+		probed(relay.StartupProbe, "/startupz")
+		if relay.ReadinessProbe != nil {
+			t.Error("a sidecar that is not ready takes traffic from its Envoy")
 		}
 	}
 	if want := fmt.Sprintf(":%d", ports["metrics"]); !strings.HasSuffix(c.Metrics.Listen, want) {

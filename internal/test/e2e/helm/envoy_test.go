@@ -71,7 +71,7 @@ func TestSidecar(t *testing.T) {
 		}
 		local = strings.ReplaceAll(local, was, is)
 	}
-	mounted(t, bootstrap, map[string]string{"envoy.yaml": local})
+	volume{0o644, map[string]string{"envoy.yaml": local}}.mount(t, bootstrap, int(*p.spec.SecurityContext.FSGroup))
 	args := []string{"--concurrency", "1"}
 	vars := strings.NewReplacer("$(POD_NAME)", environment["POD_NAME"], "$(POD_NAMESPACE)", environment["POD_NAMESPACE"])
 	for _, a := range c.Args {

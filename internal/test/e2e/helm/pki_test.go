@@ -85,9 +85,15 @@ func (a *authority) client(server string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: a.pool, ServerName: server, NextProtos: []string{"h2"}}
 }
 
-// mounted is a volume with these files, as a kubelet makes it: the names are symlinks through ..data, which is replaced
-// when the content changes.
-func mounted(t testing.TB, dir string, data map[string]string) {
+// volume is the content of one: files with a mode, or nothing for a directory that the pod writes to.
+type volume struct {
+	mode os.FileMode
+	data map[string]string
+}
+
+// mount makes it as a kubelet does: the names are symlinks through ..data, which is replaced when the content changes.
+// If root runs the test, all is the group's of the pod.
+func (v volume) mount(t testing.TB, dir string, group int) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -95,15 +101,28 @@ func mounted(t testing.TB, dir string, data map[string]string) {
 			t.Fatal(err)
 		}
 	}
+	owned := func(path string, mode os.FileMode) {
+		t.Helper()
+		if os.Getuid() == 0 {
+			must(os.Chown(path, 0, group))
+		}
+		must(os.Chmod(path, mode)) // whatever the umask
+	}
 	must(os.MkdirAll(dir, 0o755))
+	if v.data == nil {
+		owned(dir, 0o777|os.ModeSetgid)
+		return
+	}
 	fresh := fmt.Sprintf("..%d", time.Now().UnixNano())
 	must(os.Mkdir(filepath.Join(dir, fresh), 0o755))
-	for name, text := range data {
-		must(os.WriteFile(filepath.Join(dir, fresh, name), []byte(text), 0o640))
+	for name, text := range v.data {
+		path := filepath.Join(dir, fresh, name)
+		must(os.WriteFile(path, []byte(text), 0o600))
+		owned(path, v.mode)
 	}
 	must(os.Symlink(fresh, filepath.Join(dir, "..data.new")))
 	must(os.Rename(filepath.Join(dir, "..data.new"), filepath.Join(dir, "..data")))
-	for name := range data {
+	for name := range v.data {
 		if link := filepath.Join(dir, name); !exists(link) {
 			must(os.Symlink(filepath.Join("..data", name), link))
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
 
-// pod is a relay that runs as the container of a rendering: with its arguments, variables and volumes. Only where its
-// files are, and what it listens on, is the test's.
+// pod is a relay that runs as the container of a rendering: with its arguments, variables and volumes, and, if the test
+// is run by root, as its user. Only where its files are, and what it listens on, is the test's.
 type pod struct {
 	t    testing.TB
 	r    rendering
@@ -49,6 +50,9 @@ func newPod(t testing.TB, r rendering) *pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the relay runs as another user
+		t.Fatal(err)
+	}
 	p := &pod{t: t, r: r, spec: workloads(r)[0].Pod.Spec, dir: dir, pki: newAuthority(t), AdminAddr: loopback.Reserve(t), Metrics: loopback.Reserve(t)}
 	p.mount()
 	return p
@@ -71,25 +75,33 @@ func (p *pod) mount() {
 			data[m.Name][key] = p.here().Replace(text)
 		}
 	}
-	content := map[string]map[string]string{} // of volumes
+	volumes := map[string]volume{} // those of claims have no more than their names
 	for _, v := range p.spec.Volumes {
-		content[v.Name] = map[string]string{}
+		is := volume{mode: 0o644, data: map[string]string{}}
 		switch {
+		case v.EmptyDir != nil:
+			is = volume{}
 		case v.Projected != nil:
 			for _, s := range v.Projected.Sources {
 				for _, item := range s.ConfigMap.Items {
-					content[v.Name][item.Path] = data[s.ConfigMap.Name][item.Key]
+					is.data[item.Path] = data[s.ConfigMap.Name][item.Key]
 				}
 			}
 		case v.ConfigMap != nil:
-			content[v.Name] = data[v.ConfigMap.Name]
+			is.data = data[v.ConfigMap.Name]
 		case v.Secret != nil:
-			content[v.Name], _ = p.pki.secret("xds-relay-headless.relay-system.svc")
+			is.data, _ = p.pki.secret("xds-relay-headless.relay-system.svc")
+			if v.Secret.DefaultMode != nil {
+				is.mode = os.FileMode(*v.Secret.DefaultMode)
+			}
+		default:
+			p.t.Fatalf("no test knows the volume %v", v)
 		}
+		volumes[v.Name] = is
 	}
 	for _, c := range containers(p.spec) {
 		for _, m := range c.VolumeMounts {
-			mounted(p.t, p.here().Replace(m.MountPath), content[m.Name])
+			volumes[m.Name].mount(p.t, p.here().Replace(m.MountPath), int(*p.spec.SecurityContext.FSGroup))
 		}
 	}
 }
@@ -109,7 +121,13 @@ func (p *pod) start() {
 		args = append(args, "--listen", p.Addr)
 	}
 	args = append(args, "--admin", p.AdminAddr, "--set", "metrics.listen="+p.Metrics)
-	cmd := exec.Command(peer.Binary(p.t), args...)
+	binary := filepath.Join(p.dir, "xds-relay")
+	if text, err := os.ReadFile(peer.Binary(p.t)); err != nil {
+		p.t.Fatal(err)
+	} else if err := os.WriteFile(binary, text, 0o755); err != nil { //nolint:gosec // the relay runs as another user
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
 	cmd.Env = os.Environ()
 	for _, e := range c.Env {
 		if e.ValueFrom == nil {
@@ -118,7 +136,14 @@ func (p *pod) start() {
 			p.t.Fatalf("no test knows the variable %s", e.Name)
 		}
 	}
-	p.Process = peer.Start(p.t, cmd)
+	p.Process = peer.StartBy(p.t, cmd, func(start func() error) error {
+		if os.Getuid() == 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{
+				Uid: uint32(*c.SecurityContext.RunAsUser), Gid: uint32(*c.SecurityContext.RunAsGroup), Groups: []uint32{uint32(*p.spec.SecurityContext.FSGroup)},
+			}
+		}
+		return start()
+	})
 	peer.Eventually(p.t, patience, func() error {
 		if p.Gone() {
 			p.t.Fatalf("the relay has ended: %v\n%s", p.Ended(), p.Output)
@@ -156,7 +181,9 @@ func TestRelayStarts(t *testing.T) {
 			p.start()
 			c := container(t, p.spec, "xds-relay")
 			for _, probe := range []*core.Probe{c.LivenessProbe, c.ReadinessProbe} {
-				peer.Eventually(t, patience, func() error { return p.probe(probe) })
+				if probe != nil {
+					peer.Eventually(t, patience, func() error { return p.probe(probe) })
+				}
 			}
 			// The test pod asks the same through the Service.
 			if said, err := exec.Command(peer.Binary(t), "healthcheck", "--address", p.Metrics).CombinedOutput(); err != nil {
@@ -169,6 +196,11 @@ func TestRelayStarts(t *testing.T) {
 			}
 			if took, limit := time.Since(begin), time.Duration(*p.spec.TerminationGracePeriodSeconds)*time.Second; took > limit {
 				t.Errorf("it takes %v to end, a kubelet kills it after %v", took, limit)
+			}
+			if _, config := relayConfig(t, r); config.Cache.Snapshot.Dir != "" {
+				if files, err := os.ReadDir(p.here().Replace(config.Cache.Snapshot.Dir)); err != nil || len(files) == 0 {
+					t.Errorf("there is no snapshot: %v", err)
+				}
 			}
 		})
 	}

@@ -161,7 +161,8 @@ func one[T runtime.Object](t testing.TB, r rendering) (object T) {
 	return objects[0]
 }
 
-// plain is how documents are written without Helm: what only Helm needs is left out, comments are kept.
+// plain is how documents are written without Helm: what only Helm needs, or keeps up to date, is left out, comments are
+// kept.
 func plain(docs []document) string {
 	var out bytes.Buffer
 	for _, d := range docs {
@@ -171,10 +172,10 @@ func plain(docs []document) string {
 		out.WriteString("---\n")
 		for line := range strings.Lines(strings.TrimSpace(d.Text) + "\n") {
 			word := strings.TrimSpace(line)
-			if strings.HasPrefix(word, "helm.sh/chart: ") || strings.HasPrefix(word, "app.kubernetes.io/managed-by: ") || word == "" {
-				continue
+			key, _, _ := strings.Cut(word, ": ")
+			if word != "" && !slices.Contains([]string{"helm.sh/chart", "app.kubernetes.io/managed-by", "xds-relay/restart-checksum"}, key) {
+				out.WriteString(line)
 			}
-			out.WriteString(line)
 		}
 	}
 	return out.String()
