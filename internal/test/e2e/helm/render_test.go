@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -22,11 +23,11 @@ import (
 )
 
 const (
-	root      = "../../../.."
-	chartDir  = root + "/deploy/helm/xds-relay"
-	plainDir  = root + "/deploy/kubernetes"
-	release   = "xds-relay"
-	namespace = "relay-system"
+	root        = "../../../.."
+	chartDir    = root + "/deploy/helm/xds-relay"
+	plainDir    = root + "/deploy/kubernetes"
+	releaseName = "xds-relay"
+	namespace   = "relay-system"
 )
 
 // environment is what Kubernetes would put into the place of fieldRef and secretKeyRef.
@@ -95,17 +96,26 @@ func templated(dir string, with map[string]any) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return templatedChart(chart, with)
+}
+
+func templatedChart(chart *chart.Chart, with map[string]any) (map[string]string, error) {
 	if err := chartutil.ProcessDependenciesWithMerge(chart, with); err != nil {
 		return nil, err
 	}
-	caps := chartutil.DefaultCapabilities.Copy()
-	caps.KubeVersion = chartutil.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
-	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
-	top, err := chartutil.ToRenderValues(chart, with, options, caps)
+	options := chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace, Revision: 1, IsInstall: true}
+	top, err := chartutil.ToRenderValues(chart, with, options, capabilities())
 	if err != nil {
 		return nil, err
 	}
 	return engine.Render(chart, top)
+}
+
+// capabilities are those of the newest Kubernetes that TestSchemas knows.
+func capabilities() *chartutil.Capabilities {
+	c := chartutil.DefaultCapabilities.Copy()
+	c.KubeVersion = chartutil.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
+	return c
 }
 
 // render renders the chart, and decodes all documents strictly.
@@ -116,7 +126,16 @@ func render(t testing.TB, with map[string]any) (r rendering) {
 
 func renderDir(t testing.TB, dir string, with map[string]any) (r rendering) {
 	t.Helper()
-	files, err := templated(dir, with)
+	chart, err := loader.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered(t, chart, with)
+}
+
+func rendered(t testing.TB, chart *chart.Chart, with map[string]any) (r rendering) {
+	t.Helper()
+	files, err := templatedChart(chart, with)
 	if err != nil {
 		t.Fatal(err)
 	}
