@@ -2,10 +2,13 @@ package deploy
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +44,38 @@ func TestChartConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	keep(t, "values.schema.json", out.Bytes())
+}
+
+// TestPlainIsRendered: nobody has changed the chart, or a manifest of kubernetes/, since the manifests were rendered.
+// What they were rendered from, and to, is in SHA256SUMS, which the test that renders them writes.
+func TestPlainIsRendered(t *testing.T) {
+	sums, err := os.ReadFile("kubernetes/SHA256SUMS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		listed[name] = true
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+		}
+		if fmt.Sprintf("%x", sha256.Sum256(text)) != sum {
+			t.Errorf("%s has changed: make helm-plain e2e-helm", name)
+		}
+	}
+	for _, pattern := range []string{"helm/xds-relay/templates/*.*", "kubernetes/*.yaml", "kubernetes/*/*.yaml", "kubernetes/*/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %v", pattern, err)
+		}
+		for _, name := range files {
+			if !listed[filepath.ToSlash(name)] {
+				t.Errorf("%s is new: make helm-plain e2e-helm", name)
+			}
+		}
+	}
 }
 
 func decode(t *testing.T, text []byte) (object map[string]any) {

@@ -1,7 +1,9 @@
 package helm
 
 import (
+	"crypto/sha256"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +38,44 @@ func TestPlain(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s is not what the chart renders (%v): make helm-plain", file, err)
 		}
+	}
+	keepSums(t)
+}
+
+// keepSums keeps sums of what was rendered, and of what it was rendered from, by which a test that knows no Helm
+// (deploy.TestPlainIsRendered) sees that one of them has changed.
+func keepSums(t testing.TB) {
+	t.Helper()
+	const sums = plainDir + "/SHA256SUMS"
+	var out strings.Builder
+	for _, pattern := range []string{
+		"helm/xds-relay/Chart.yaml", "helm/xds-relay/values.yaml", "helm/xds-relay/templates/*.*", "helm/xds-relay/templates/*/*", "helm/xds-relay/files/*.yaml",
+		"helm/xds-relay/ci/deployment-*", "helm/xds-relay/ci/daemonset-*", "helm/xds-relay/ci/sidecar-*",
+		"kubernetes/*.yaml", "kubernetes/*/*.yaml", "kubernetes/*/*/*.yaml",
+	} {
+		files, err := filepath.Glob(filepath.Join(root, "deploy", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, err := filepath.Rel(filepath.Join(root, "deploy"), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(text), filepath.ToSlash(name))
+		}
+	}
+	if *update {
+		if err := os.WriteFile(sums, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(sums); err != nil || string(got) != out.String() {
+		t.Errorf("%s is out of date (%v): make helm-plain", sums, err)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"helm.sh/helm/v3/pkg/lint"
-	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/action"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kubernetes "k8s.io/client-go/kubernetes/scheme"
@@ -40,10 +39,11 @@ func decoded(t testing.TB, text string) runtime.Object {
 // TestLint is `helm lint --strict`, with the values of the chart itself, and with those of each case.
 func TestLint(t *testing.T) {
 	check := func(t *testing.T, with map[string]any) {
-		for _, m := range lint.All(chartDir, with, namespace, true).Messages {
-			if m.Severity >= support.WarningSev {
-				t.Error(m)
-			}
+		t.Helper()
+		do := action.NewLint()
+		do.Strict, do.Namespace, do.KubeVersion = true, namespace, &capabilities().KubeVersion
+		for _, err := range do.Run([]string{chartDir}, with).Errors {
+			t.Error(err)
 		}
 	}
 	t.Run("its own values", func(t *testing.T) { check(t, map[string]any{}) })
