@@ -78,7 +78,12 @@ topologySpreadConstraints:
 {{- divf (mulf (float64 $number) (get $units $unit) 0.9) 1048576 | floor | int64 }}MiB
 {{- end -}}
 
+{{- define "xds-relay.resources" -}}
+{{- ternary .Values.sidecar.resources .Values.resources (eq .Values.mode "sidecar") | default dict | toYaml -}}
+{{- end -}}
+
 {{- define "xds-relay.container" -}}
+{{- $resources := fromYaml (include "xds-relay.resources" .) -}}
 name: xds-relay
 image: {{ include "xds-relay.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -86,7 +91,7 @@ args: [serve, -c, /etc/xds-relay/relay.yaml]
 env:
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
   - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
-  {{- with dig "limits" "memory" "" (.Values.resources | default dict) }}
+  {{- with dig "limits" "memory" "" $resources }}
   - {name: GOMEMLIMIT, value: {{ include "xds-relay.goMemLimit" . }}}
   {{- end }}
   {{- with .Values.extraEnv }}
@@ -121,7 +126,7 @@ readinessProbe:
 {{- else }}
 # No readinessProbe: a pod gets traffic if its Envoy is ready.
 {{- end }}
-{{- with .Values.resources }}
+{{- with $resources }}
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}

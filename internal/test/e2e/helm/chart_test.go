@@ -8,14 +8,23 @@ import (
 	"time"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/xds-relay/xds-relay/internal/config"
 )
@@ -95,6 +104,9 @@ func TestFits(t *testing.T) {
 			}
 			for _, p := range pods {
 				lockedDown(t, p.Spec)
+			}
+			if leads := strings.Contains(r.Notes, "http://127.0.0.1:18001/"); leads != (len(workloads(r)) > 0 && c.Admin.Listen != "") {
+				t.Errorf("admin.listen is %q, the notes are\n%s", c.Admin.Listen, r.Notes)
 			}
 			if strings.TrimSpace(r.Notes) == "" || strings.Contains(r.Notes, "<no value>") {
 				t.Errorf("the notes are %q", r.Notes)
@@ -391,6 +403,39 @@ func TestModes(t *testing.T) {
 			t.Errorf("admin %q, age %v, names %d, rules %q", c.Admin.Listen, c.Downstream.MaxConnectionAge, c.Downstream.MaxNames, c.Authz.RulesFile)
 		}
 	})
+}
+
+// cluster has one object.
+type cluster struct{ has runtime.Object }
+
+func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	kinds := schema.FromAPIVersionAndKind(apiVersion, kind)
+	of, _ := apimeta.UnsafeGuessKindToResource(kinds)
+	return fake.NewSimpleDynamicClient(kubernetes.Scheme, c.has).Resource(of), true, nil
+}
+
+// TestAutoscaled: an upgrade leaves as many replicas as the autoscaler made, and does not begin with one.
+func TestAutoscaled(t *testing.T) {
+	six := int32(6)
+	has := &apps.Deployment{ObjectMeta: meta.ObjectMeta{Name: releaseName, Namespace: namespace}, Spec: apps.DeploymentSpec{Replicas: &six}}
+	chart, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for over, want := range map[string]int32{"autoscaling: {enabled: true}": 6, "{}": 3} {
+		top, err := chartutil.ToRenderValues(chart, values(t, "deployment", over), chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace, IsUpgrade: true}, capabilities())
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := engine.RenderWithClientProvider(chart, top, cluster{has})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := decoded(t, files[chart.Name()+"/templates/tier.yaml"]).(*apps.Deployment)
+		if d.Spec.Replicas == nil || *d.Spec.Replicas != want {
+			t.Errorf("%s: there are %v replicas, want %d", over, d.Spec.Replicas, want)
+		}
+	}
 }
 
 // TestRestarts: pods are replaced when a key changes that needs it, and only then.
