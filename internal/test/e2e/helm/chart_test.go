@@ -464,7 +464,7 @@ func TestRefusals(t *testing.T) {
 	for over, says := range map[string]string{
 		"mode: replicaset":                                     "'deployment', 'daemonset', 'sidecar'",
 		"replica: 2":                                           "'replica' not allowed",
-		"config: {upstream: {adress: a}}":                      "'adress' not allowed",
+		"config: {upstream: {target: a}}":                      "'target' not allowed",
 		"config: {timers: {dne_timeout: soon}}":                "/config/timers/dne_timeout",
 		"config: {upstream: {address: ''}}":                    "config.upstream.address: name the control plane",
 		"tls: {upstream: {secretName: ''}}":                    "tls.upstream.secretName: name a Secret",
