@@ -53,6 +53,16 @@ func workloads(r rendering) (found []workload) {
 	return found
 }
 
+// hooks are the pods of `helm test`.
+func hooks(r rendering) (pods []*core.Pod) {
+	for _, d := range r.Docs {
+		if p, ok := d.Object.(*core.Pod); ok && d.Hook {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
 // containers are those of a pod, and the init containers.
 func containers(pod core.PodSpec) []core.Container {
 	return slices.Concat(pod.InitContainers, pod.Containers)
@@ -93,17 +103,16 @@ func TestFits(t *testing.T) {
 			for _, w := range workloads(r) {
 				t.Run(w.Kind, func(t *testing.T) { fits(t, r, c, w) })
 			}
-			pods := all[*core.Pod](r)
-			for _, d := range r.Docs {
-				if p, ok := d.Object.(*core.Pod); ok && d.Hook {
-					pods = append(pods, p)
-				}
-			}
+			pods := hooks(r)
 			if len(pods) != len(workloads(r)) {
 				t.Errorf("%d test pods for %d workloads", len(pods), len(workloads(r)))
 			}
 			for _, p := range pods {
 				lockedDown(t, p.Spec)
+				args, address := p.Spec.Containers[0].Args, releaseName+"-headless:"+portOf(t, c.Metrics.Listen)
+				if got := args[len(args)-1]; got != address {
+					t.Errorf("the test pod asks %s, want %s", got, address)
+				}
 			}
 			if leads := strings.Contains(r.Notes, "http://127.0.0.1:18001/"); leads != (len(workloads(r)) > 0 && c.Admin.Listen != "") {
 				t.Errorf("admin.listen is %q, the notes are\n%s", c.Admin.Listen, r.Notes)
@@ -389,10 +398,14 @@ func TestModes(t *testing.T) {
 		egress := map[string]bool{}
 		for _, e := range one[*networking.NetworkPolicy](t, r).Spec.Egress {
 			for _, p := range e.Ports {
-				egress[p.Port.String()] = true
+				is := core.ProtocolTCP
+				if p.Protocol != nil {
+					is = *p.Protocol
+				}
+				egress[fmt.Sprintf("%s/%s", p.Port, is)] = true
 			}
 		}
-		for _, port := range []string{"53", "18000", "18010", "4317"} {
+		for _, port := range []string{"53/UDP", "53/TCP", "18000/TCP", "18010/TCP", "4317/TCP"} {
 			if !egress[port] {
 				t.Errorf("pods may not reach port %s: %v", port, egress)
 			}

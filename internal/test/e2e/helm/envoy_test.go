@@ -60,7 +60,12 @@ func TestSidecar(t *testing.T) {
 
 	admin, ready := loopback.Reserve(t), loopback.Reserve(t)
 	c := container(t, p.spec, "envoy")
-	bootstrap := filepath.Join(p.dir, "envoy")
+	var bootstrap string
+	for _, m := range c.VolumeMounts {
+		if m.Name == "xds-relay-envoy" {
+			bootstrap = p.here().Replace(m.MountPath)
+		}
+	}
 	local := p.here().Replace(configMap(t, p.r, "xds-relay-envoy").Data["envoy.yaml"])
 	for was, is := range map[string]string{
 		"address: 127.0.0.1, port_value: 19000":               "address: 127.0.0.1, port_value: " + portOf(t, admin),
@@ -91,9 +96,10 @@ func TestSidecar(t *testing.T) {
 	var listener string
 	peer.Eventually(t, patience, func() (err error) { listener, err = at.Address("web"); return err })
 	peer.Eventually(t, patience, func() error { return says("http://"+listener, "hello from the backend") })
-	// The control plane saw this Envoy, and the relay one client.
-	if err := says("http://"+p.AdminAddr+"/clients", environment["POD_NAME"]+"."+namespace); err != nil {
-		t.Error(err)
+	for _, text := range []string{environment["POD_NAME"] + "." + namespace, "delta"} {
+		if err := says("http://"+p.AdminAddr+"/clients", text); err != nil {
+			t.Error(err)
+		}
 	}
 	e.Stop()
 	begin := time.Now()

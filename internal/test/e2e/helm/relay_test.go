@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,7 +102,11 @@ func (p *pod) mount() {
 	}
 	for _, c := range containers(p.spec) {
 		for _, m := range c.VolumeMounts {
-			volumes[m.Name].mount(p.t, p.here().Replace(m.MountPath), int(*p.spec.SecurityContext.FSGroup))
+			dir := p.here().Replace(m.MountPath)
+			if !strings.HasPrefix(dir, p.dir) {
+				p.t.Fatalf("no test knows the directory %s", dir)
+			}
+			volumes[m.Name].mount(p.t, dir, int(*p.spec.SecurityContext.FSGroup))
 		}
 	}
 }
@@ -186,8 +191,12 @@ func TestRelayStarts(t *testing.T) {
 				}
 			}
 			// The test pod asks the same through the Service.
-			if said, err := exec.Command(peer.Binary(t), "healthcheck", "--address", p.Metrics).CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, said)
+			for _, pod := range hooks(r) {
+				args := slices.Clone(pod.Spec.Containers[0].Args)
+				args[len(args)-1] = p.Metrics
+				if said, err := exec.Command(peer.Binary(t), args...).CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, said)
+				}
 			}
 			begin := time.Now()
 			p.Stop()
