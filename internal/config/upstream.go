@@ -156,6 +156,19 @@ type Upstream struct {
 	// Default: 10ms.
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
 
+	// Prefetch says whether the relay asks for what clients will ask for next
+	// before they do: the endpoints of Clusters, the routes and extensions of
+	// Listeners, the Clusters of routes, and Listeners along with Clusters:
+	// auto (of types that the control plane has answered before), or off
+	// (UP-28).
+	// Default: auto.
+	Prefetch Prefetch `yaml:"prefetch"`
+
+	// PrefetchExcept lists types that are not asked for in this way, as type
+	// URLs or short names.
+	// Default: [].
+	PrefetchExcept []string `yaml:"prefetch_except"`
+
 	// ByType lists control planes that are asked for some types. Each listed
 	// type is asked of that control plane and of no other, and its groups have
 	// streams, back-off and fallbacks of their own. At most 16 (UP-27).

@@ -205,7 +205,9 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	c.nacks.take(d, nack, now)
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
 		s.stream.wake(l)
-		l.settle.applied(d.adds, c.chunks(), &c.config, now)
+		if l.settle.applied(d, c.config.Answers.habit(c.entry().Name), c.chunks(), &c.config, now); l.settle.split {
+			c.learnsHabit(l)
+		}
 		if d.repeats {
 			c.reopen(s, l, now) // this ends the stream, so no ACK is queued
 			return nack, false
@@ -220,4 +222,15 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	s.stream.acks = append(s.stream.acks, v)
 	return nack, len(s.stream.acks) > c.config.bounds().Acks
+}
+
+// learnsHabit notes how the entry in use has sent a set, if it was shown nothing of that.
+func (c *Core) learnsHabit(l *laneState) {
+	switch {
+	case l.mapped:
+	case l.settle.split:
+		c.config.Answers.sends(c.entry().Name, HabitSplit)
+	default:
+		c.config.Answers.sends(c.entry().Name, HabitWhole)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // crowd are random clients of a real relay, each with a certificate.
@@ -105,8 +106,25 @@ func (w *crowd) legislate() {
 			}
 		}
 	}
+	w.alone()
 	w.ruled(file(w.rules))
 	w.fence()
+}
+
+// alone waits until the relay has no call that has left: what such a one asked for would be judged by rules that come after it.
+func (w *crowd) alone() {
+	open := 0
+	for _, c := range w.callers {
+		if _, end := c.heard(); c.stream != nil && end == nil {
+			open++
+		}
+	}
+	peer.Eventually(w.t, patience, func() error {
+		if n := w.relay.Count(); n > open {
+			return fmt.Errorf("the relay has %d streams, and %d are open", n, open)
+		}
+		return nil
+	})
 }
 
 func (w *crowd) goesUp(t cache.TypeURL, name string, c *caller) {
