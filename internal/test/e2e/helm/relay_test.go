@@ -208,7 +208,7 @@ func TestRelayStarts(t *testing.T) {
 			}
 			if _, config := relayConfig(t, r); config.Cache.Snapshot.Dir != "" {
 				if files, err := os.ReadDir(p.here().Replace(config.Cache.Snapshot.Dir)); err != nil || len(files) == 0 {
-					t.Errorf("there is no snapshot: %v", err)
+					t.Errorf("the relay does not use the directory of its snapshot: %v", err)
 				}
 			}
 		})
