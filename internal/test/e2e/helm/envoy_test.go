@@ -42,19 +42,24 @@ func portOf(t testing.TB, address string) string {
 	return port
 }
 
+// startPlane starts the control plane of the quickstart.
+func startPlane(t testing.TB, xds string) {
+	t.Helper()
+	plane := filepath.Join(t.TempDir(), "controlplane")
+	if text, err := exec.Command("go", "build", "-C", root, "-o", plane, "./deploy/examples/quickstart/controlplane").CombinedOutput(); err != nil {
+		t.Fatalf("build the control plane: %v\n%s", err, text)
+	}
+	peer.Start(t, exec.Command(plane, "-listen", xds, "-web", loopback.Reserve(t), "-backend", loopback.Reserve(t)))
+}
+
 // TestSidecar: the sidecar's pod, all of it, below the control plane of the quickstart: the relay starts first, Envoy
 // with the rendered arguments and bootstrap after it, takes its listener through the socket, answers its readiness
 // probe, and ends before the relay.
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	envoy := realenvoy.Need(t)
-	xds, web, backend := loopback.Reserve(t), loopback.Reserve(t), loopback.Reserve(t)
-	plane := filepath.Join(t.TempDir(), "controlplane")
-	if text, err := exec.Command("go", "build", "-C", root, "-o", plane, "./deploy/examples/quickstart/controlplane").CombinedOutput(); err != nil {
-		t.Fatalf("build the control plane: %v\n%s", err, text)
-	}
-	peer.Start(t, exec.Command(plane, "-listen", xds, "-web", web, "-backend", backend))
-
+	xds := loopback.Reserve(t)
+	startPlane(t, xds)
 	p := newPod(t, render(t, values(t, "sidecar", "{config: {upstream: {address: '"+xds+"'}}, tls: {upstream: {secretName: ''}}}")))
 	p.start()
 

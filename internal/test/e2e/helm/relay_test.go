@@ -215,6 +215,24 @@ func TestRelayStarts(t *testing.T) {
 	}
 }
 
+// TestReadyTypes: a new pod of a tier whose control plane is away has started, so that no kubelet starts it again, and is
+// not ready, so that a rollout waits, until it has what ready_types names.
+func TestReadyTypes(t *testing.T) {
+	t.Parallel()
+	xds := loopback.Reserve(t)
+	p := newPod(t, render(t, values(t, "plain", "config: {upstream: {address: '"+xds+"'}, downstream: {ready_types: [CDS, LDS]}}")))
+	p.start()
+	c := container(t, p.spec, "xds-relay")
+	peer.Throughout(t, 3*time.Second, func() error {
+		if p.probe(c.ReadinessProbe) == nil {
+			return errors.New("it is ready without its control plane")
+		}
+		return p.probe(c.LivenessProbe)
+	})
+	startPlane(t, xds)
+	peer.Eventually(t, patience, func() error { return p.probe(c.ReadinessProbe) })
+}
+
 // TestRotation: a Secret that cert-manager renews, and ConfigMaps that Helm changes, hold in the relay that runs.
 func TestRotation(t *testing.T) {
 	t.Parallel()
