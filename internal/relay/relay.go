@@ -81,7 +81,7 @@ type Relay struct {
 	ready   *readiness
 	alive   *health.Watchdog
 	memory  *memory.Watch
-	trim    *memory.Trim
+	trim    *trim
 	keeper  *keeper // nil: there is no snapshot
 	passage *passage
 
@@ -155,7 +155,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		s.upstream.Hop, s.upstream.Answers = o.Hop, answers
 	}
 	r.warnOfRoom(c)
-	r.memory, r.trim = memory.New(o.Log), memory.NewTrim()
+	r.memory, r.trim = memory.New(o.Log), newTrim()
 	r.server = downstream.NewServer(r.serverConfig(c))
 	r.passage = newPassage(r.groups, forCalls(c, r.ways), o.Hop, o.Log.With("component", "upstream"))
 	r.server.PassThrough(services(c), r.passage)
@@ -212,7 +212,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 
 // pressed is asked for each stream that a client opens.
 func (r *Relay) pressed() bool {
-	r.trim.Came()
+	r.trim.came()
 	return r.memory.Pressed()
 }
 
@@ -284,7 +284,7 @@ func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.groups.keep()
 	r.server.Close(spread) // until then, the remaining clients get all changes
-	r.trim.Close()
+	r.trim.close()
 	if r.keeper != nil {
 		r.keeper.save(true) // the interest of clients that have left
 	}

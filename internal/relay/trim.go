@@ -1,4 +1,4 @@
-package memory
+package relay
 
 import (
 	"runtime/debug"
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Trim gives memory back after a crowd of clients has come. What their arrival took is garbage then, and the heap has
+// trim gives memory back after a crowd of clients has come. What their arrival took is garbage then, and the heap has
 // grown to twice what was alive in the middle of it; without many allocations the next collection would be minutes away.
 // It costs one collection. Its methods may be called from any goroutine.
-type Trim struct {
+type trim struct {
 	free func()
 
 	mu    sync.Mutex
 	since time.Time // when the present second began
-	came  int       // in it
+	count int       // in it
 	timer *time.Timer
 	ended bool
 }
@@ -26,18 +26,18 @@ const (
 	calm = 2 * time.Second
 )
 
-// NewTrim returns the Trim of this process.
-func NewTrim() *Trim { return &Trim{free: debug.FreeOSMemory} }
+// newTrim returns the one of this process.
+func newTrim() *trim { return &trim{free: debug.FreeOSMemory} }
 
-// Came notes that a client has come.
-func (t *Trim) Came() {
+// came notes that a client has come.
+func (t *trim) came() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.Sub(t.since) >= time.Second {
-		t.since, t.came = now, 0
+		t.since, t.count = now, 0
 	}
-	if t.came++; t.came != crowd || t.ended {
+	if t.count++; t.count != crowd || t.ended {
 		return
 	}
 	if t.timer != nil {
@@ -46,8 +46,8 @@ func (t *Trim) Came() {
 	t.timer = time.AfterFunc(calm, t.free)
 }
 
-// Close has nothing given back any more.
-func (t *Trim) Close() {
+// close has nothing given back any more.
+func (t *trim) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended = true; t.timer != nil {

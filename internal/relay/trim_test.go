@@ -1,4 +1,4 @@
-package memory
+package relay
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 func TestTrim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := 0
-		trim := &Trim{free: func() { freed++ }}
+		given := &trim{free: func() { freed++ }}
 		come := func(clients int, within time.Duration) {
 			for range clients {
-				trim.Came()
+				given.came()
 				time.Sleep(within / time.Duration(clients))
 			}
 		}
@@ -28,7 +28,7 @@ func TestTrim(t *testing.T) {
 			t.Errorf("given back %d times after a crowd, want once", freed)
 		}
 		come(1000, time.Second)
-		trim.Close()
+		given.close()
 		if time.Sleep(10 * time.Second); freed != 1 {
 			t.Error("given back after the end")
 		}
