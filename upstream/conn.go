@@ -131,6 +131,7 @@ func NewConn(e Endpoint) *Conn {
 	e.Observer = cmp.Or[Observer](e.Observer, nobody{})
 	if e.Dial == nil {
 		e.Dial = dialTCP
+		e.proxied()
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
