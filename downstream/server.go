@@ -58,6 +58,8 @@ type ServerConfig struct {
 	MaxStreamsOfAll, MaxNamesOfAll int
 	// Pressed says that memory is short, so that no new streams are taken; it may be nil.
 	Pressed func() bool
+	// MinPing is the least time between two pings of a client; zero means 5 s.
+	MinPing time.Duration
 	// MaxAge is how old a connection may become; zero means no limit.
 	MaxAge time.Duration
 	// Log is for people; Observer may be nil.
@@ -111,10 +113,9 @@ const (
 	// connection keeps a buffer of this size, and the garbage collector lets the heap grow by as
 	// much again.
 	readBuffer = 4 << 10
-	// How a dead client is noticed, and how often a live one may ping.
+	// How a dead client is noticed.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
-	minPing          = 10 * time.Second
 	// handshakeLimit is how long a connection may take until it speaks HTTP/2, TLS included. It
 	// may not have sent a byte by then.
 	handshakeLimit = 10 * time.Second
@@ -152,7 +153,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.InitialConnWindowSize(window),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.MaxAge)),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: cmp.Or(c.MinPing, 5*time.Second), PermitWithoutStream: true}),
 	)
 	s.registerServices()
 	s.offerHealth()
