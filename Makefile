@@ -146,6 +146,29 @@ bench-binary: ## fail if the relay costs more than the binary OLD=path, which ru
 bench-lock: ## CPU time that requests with very many names take under a lock that others wait for, and how much more it is with twice as many
 	$(GO) test ./downstream/session ./upstream/session -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
 
+.PHONY: release
+release: ## make binaries, packages, images, SBOMs and checksums in dist/; VERSION=v0.1.0, which CHANGELOG.md has a section for
+	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)'
+
+.PHONY: release-twice
+release-twice: ## make the release, and again from a clone elsewhere without a build cache, and fail if a byte differs
+	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)' -twice
+
+.PHONY: test-release
+test-release: ## try what is packed: the .deb on a system of its own where there is dpkg, by root
+	GOWORK=off $(GO) vet -C internal/release ./...
+	GOWORK=off $(GO) test -C internal/release -count=1 ./...
+
+IMAGE ?= ghcr.io/xds-relay/xds-relay
+CRANE = $(GO) run github.com/google/go-containerregistry/cmd/crane@v0.21.9
+
+.PHONY: publish-images
+publish-images: ## push the images in dist/ as IMAGE:VERSION for all architectures, and print its digest; needs a login
+	@set -e; for arch in amd64 arm64; do \
+		$(CRANE) push dist/xds-relay_$(VERSION:v%=%)_linux_$$arch.image.tar $(IMAGE):$(VERSION)-$$arch >&2; done; \
+	$(CRANE) index append -m $(IMAGE):$(VERSION)-amd64 -m $(IMAGE):$(VERSION)-arm64 -t $(IMAGE):$(VERSION) >&2; \
+	$(CRANE) digest $(IMAGE):$(VERSION)
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo
