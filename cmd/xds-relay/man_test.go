@@ -30,7 +30,7 @@ func TestMan(t *testing.T) {
 	if err != nil || complaints.Len() > 0 {
 		t.Errorf("groff: %v\n%s", err, &complaints)
 	}
-	if !bytes.Contains(shown, []byte("--set timers.settle=50ms")) {
+	if !bytes.Contains(shown, []byte("--set timers.name_linger=1m")) {
 		t.Error("an example cannot be copied from the page")
 	}
 }

@@ -108,8 +108,12 @@ func makeRelease(version, root, out string, env []string) (err error) {
 
 // makeAgain makes the release of another clone, at another path and with nothing in the compiler's cache, and compares.
 func makeAgain(version, root, out string) error {
-	if changed, err := output(root, "git", "status", "--porcelain"); err != nil || len(changed) > 0 {
-		return fmt.Errorf("a clone would not have what is not committed; commit it first: %w\n%s", err, changed)
+	changed, err := output(root, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if len(changed) > 0 {
+		return fmt.Errorf("a clone would not have what is not committed; commit it first:\n%s", changed)
 	}
 	dir, err := os.MkdirTemp("", "xds-relay-again")
 	if err != nil {

@@ -22,15 +22,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// checkout is found before a test goes elsewhere.
+var checkout, checkoutErr = filepath.Abs("../..")
+
 // packed are the packages of a version of a relay, which is a script.
 func packed(t *testing.T, version, relay string) *release {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
+	if err := checkoutErr; err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(root)
-	r := &release{version: version, root: root, date: time.Unix(1700000000, 0).UTC(), stage: t.TempDir(), out: t.TempDir()}
+	t.Chdir(checkout)
+	r := &release{version: version, root: checkout, date: time.Unix(1700000000, 0).UTC(), stage: t.TempDir(), out: t.TempDir()}
 	for _, p := range platforms {
 		name := filepath.Join(p.String(), "xds-relay")
 		if err := r.put(name, []byte(relay)); err != nil {
