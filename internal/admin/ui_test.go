@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
@@ -404,8 +406,18 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestPageCost: with 10,000 clients a view that is made anew takes at most 200 ms, and what is kept for the next who
-// looks at most 32 MiB.
+// used is how much of the processors this process has used so far.
+func used(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestPageCost checks that with 10,000 clients rendering a page takes at most 200 ms of one core, and that what is
+// cached for the next request takes at most 32 MiB.
 func TestPageCost(t *testing.T) {
 	const clients, most = 10_000, 32 << 20
 	within := 200 * time.Millisecond
@@ -420,12 +432,12 @@ func TestPageCost(t *testing.T) {
 		for range 5 { // others use the processor, too
 			m.observed.move()
 			view := newUI(&handler{relay: newMany(clients), metrics: m})
-			begin := time.Now()
+			begin := used(t)
 			view.fleets.now()
 			if w := look(h, path); w.Code != 200 {
 				t.Fatalf("%s: %d", path, w.Code)
 			}
-			best = min(best, time.Since(begin))
+			best = min(best, used(t)-begin)
 			view.fleets.forget.Stop()
 		}
 		t.Logf("%s: %v", path, best)

@@ -184,8 +184,8 @@ func (v *validator) typeOfSource(key, at, name string, services Services, places
 // isLabel reports whether a text is short, and can be a part of any name.
 func isLabel(s string) bool {
 	const limit = 32
-	strange := strings.IndexFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' })
-	return s != "" && len(s) <= limit && strange < 0
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	return s != "" && len(s) <= limit && strings.Trim(s, letters) == ""
 }
 
 // hasService reports whether the protocol has a service for the type (protocol.md §0).

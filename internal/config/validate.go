@@ -220,9 +220,13 @@ func (v *validator) downstream() {
 	v.typeNames("downstream.never_synthesize_removal", d.NeverSynthesizeRemoval)
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
 	for i, name := range d.ReadyTypes {
-		asked := func(other string) bool { return typeURLOf(other) == typeURLOf(name) }
-		types, elsewhere := v.c.Upstream.Types, v.c.Upstream.SourceOf(typeURLOf(name)) > 0
-		if len(types) > 0 && typeURLOf(name) != "" && !elsewhere && !slices.ContainsFunc(types, asked) {
+		url := typeURLOf(name)
+		asked := func(other string) bool { return typeURLOf(other) == url }
+		types := v.c.Upstream.Types
+		if len(types) == 0 || url == "" || v.c.Upstream.SourceOf(url) > 0 {
+			continue
+		}
+		if !slices.ContainsFunc(types, asked) {
 			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
 		}
 	}

@@ -2,12 +2,15 @@ package relay
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/service"
 )
 
 // byType is a grouping with endpoints and secrets from elsewhere.
@@ -69,4 +72,39 @@ func TestLimitByType(t *testing.T) {
 			t.Errorf("there are %d groups, want two for each control plane", got)
 		}
 	})
+}
+
+// TestServicesByType: each type that a configuration may ask for by its own service has one.
+func TestServicesByType(t *testing.T) {
+	names := []string{"LDS", "CDS", "SRDS", "RDS", "EDS", "SDS", "RTDS", "ECDS", "VHDS", "LEDS"}
+	for _, url := range TypeURLs(names) {
+		if _, ok := service.Of(url); !ok {
+			t.Errorf("%s has no service", url)
+		}
+	}
+	if all := len(service.All()); all != len(names)+1 {
+		t.Errorf("there are %d services, want the aggregated one and %d", all, len(names))
+	}
+}
+
+// TestCallsByType: calls that go through go to upstream itself, and to files only if there is nothing else.
+func TestCallsByType(t *testing.T) {
+	const other = `upstream.by_type=[{"name": "eds", "types": ["EDS"], "address": "127.0.0.1:2"}]`
+	files := &feed{}
+	for name, c := range map[string]struct {
+		set        []string
+		ways, want []way
+	}{
+		"a last resort": {[]string{`upstream.fallbacks=[{"address": "files:///a"}]`}, []way{{}, {feed: files}, {}}, []way{{}}},
+		"nothing else":  {[]string{"upstream.address=files:///a"}, []way{{feed: files}, {}}, []way{{feed: files}}},
+		"no files":      {nil, []way{{}, {}}, []way{{}}},
+	} {
+		config, err := config.Load("", append(c.set, other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := forCalls(config, c.ways); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: calls have %d ways, want %d", name, len(got), len(c.want))
+		}
+	}
 }

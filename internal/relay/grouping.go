@@ -133,7 +133,9 @@ func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL, r
 	if g.secrets.Of(t).Secret {
 		end = g.secretsOf(&p, client, node, reads)
 	}
-	p.Own = p.source > 0 || p.Alone || end != nil || none != nil || p.Name != others
+	apart := p.source > 0 || p.Alone
+	differs := none != nil || p.Name != others
+	p.Own = apart || differs || end != nil
 	p.Name += g.headers.of(client.Headers)
 	p.Headers = client.Headers
 	return p, end

@@ -37,8 +37,10 @@ func (g *groups) retired(gr *group) {
 // to which no client has come back count while no control plane answers.
 func (g *groups) taken(p Place) int {
 	n := g.sources[p.source].groups
-	_, loaded := g.saved[p.groupName()]
-	if loaded || p.Name == "" || len(g.saved) == 0 || g.reached() {
+	if p.Name == "" || len(g.saved) == 0 {
+		return n
+	}
+	if _, loaded := g.saved[p.groupName()]; loaded || g.reached() {
 		return n
 	}
 	for name := range g.saved {

@@ -2,6 +2,7 @@ package files
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -120,6 +121,12 @@ func (r *reviewer) routes(m protoreflect.Message, path string) {
 	}
 }
 
+// requires reports whether rules want a field to be set.
+func requires(of *validate.FieldRules) bool {
+	kinds := []interface{ GetRequired() bool }{of.GetMessage(), of.GetDuration(), of.GetTimestamp(), of.GetAny()}
+	return slices.ContainsFunc(kinds, func(k interface{ GetRequired() bool }) bool { return k.GetRequired() })
+}
+
 // rules looks at a field as its validate.rules say: required, length, range, min_items, defined_only. Others are skipped.
 func (r *reviewer) rules(m protoreflect.Message, f protoreflect.FieldDescriptor, path string) {
 	options, ok := f.Options().(*descriptorpb.FieldOptions)
@@ -133,9 +140,8 @@ func (r *reviewer) rules(m protoreflect.Message, f protoreflect.FieldDescriptor,
 	if f.ContainingOneof() != nil && !m.Has(f) {
 		return
 	}
-	required := rules.GetMessage().GetRequired() || rules.GetDuration().GetRequired() || rules.GetTimestamp().GetRequired() || rules.GetAny().GetRequired()
 	switch {
-	case required && !m.Has(f):
+	case requires(rules) && !m.Has(f):
 		r.note(path, "is required")
 	case f.IsList():
 		r.items(m.Get(f).List(), f, rules.GetRepeated(), path)

@@ -34,21 +34,6 @@ func newWatcher(closed bool, log *slog.Logger) *watcher {
 	return w
 }
 
-func (w *watcher) changes() <-chan struct{} {
-	if w == nil {
-		return nil
-	}
-	return w.hear
-}
-
-// drain forgets what was heard.
-func (w *watcher) drain() {
-	select {
-	case <-w.changes():
-	default:
-	}
-}
-
 func (w *watcher) close() {
 	if w != nil {
 		w.fsnotify.Close()
