@@ -54,7 +54,7 @@ func (s supervisor) watch(ctx context.Context, r *relay.Relay) {
 	if s.socket == "" {
 		return
 	}
-	s.tell("READY=1\n" + status(r))
+	s.tell("READY=1\n" + statusLine(r))
 	if s.every == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (s supervisor) watch(ctx context.Context, r *relay.Relay) {
 	defer tick.Stop()
 	for {
 		if ok, _ := health.Verdict(r.Liveness()); ok {
-			s.tell("WATCHDOG=1\n" + status(r))
+			s.tell("WATCHDOG=1\n" + statusLine(r))
 		}
 		select {
 		case <-ctx.Done():
@@ -72,8 +72,8 @@ func (s supervisor) watch(ctx context.Context, r *relay.Relay) {
 	}
 }
 
-// status is the line that systemctl status shows.
-func status(r *relay.Relay) string {
+// statusLine is what systemctl status shows.
+func statusLine(r *relay.Relay) string {
 	if ready, why := r.Ready(); !ready {
 		return fmt.Sprintf("STATUS=%d clients; not ready: %s", r.Count(), why)
 	}
