@@ -211,6 +211,9 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 			return nack, false
 		}
 	}
+	if c.resorting() && c.entryOf(s).probe.answered {
+		return nack, false // likewise: it is left for the entry that has answered a probe
+	}
 	v := ack{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {
 		s.stream.judge(&v, d.Version, now)
