@@ -102,6 +102,7 @@ func TestRequestRateOutlivesStreams(t *testing.T) {
 				for range 19 {
 					c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"*"}})
 				}
+				synctest.Wait() // what waits to be taken in when a stream ends is not
 				_ = c.stream.CloseSend()
 				synctest.Wait()
 			}
