@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/hint"
+	"github.com/xds-relay/xds-relay/internal/proxy"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -27,7 +27,7 @@ type target struct {
 	network, address string
 	host             string
 	hints            hint.ControlPlane
-	proxy            *url.URL // that it is reached through; nil: none
+	proxy            *proxy.Proxy // that it is reached through; nil: none
 }
 
 // controlPlane checks the way to one, and what it answers. It stops at the first step that
@@ -60,7 +60,7 @@ func (k *checker) resolves(ctx context.Context, t *target) bool {
 	}
 	t.host, _, _ = net.SplitHostPort(t.address)
 	var err error
-	if t.proxy, _, err = upstream.Proxy(t.entry.Address); err != nil {
+	if t.proxy, err = proxy.For(t.entry.Address); err != nil {
 		k.fail(name, "", "%v", err)
 		return false
 	} else if t.proxy != nil {
@@ -111,7 +111,9 @@ func (t *target) dial(ctx context.Context, within time.Duration) (net.Conn, erro
 	if t.proxy != nil {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		return upstream.DialThrough(ctx, t.proxy, t.address)
+		return t.proxy.Dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		})
 	}
 	return (&net.Dialer{Timeout: within}).DialContext(ctx, t.network, t.address)
 }
