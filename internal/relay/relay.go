@@ -194,8 +194,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
-		MinPing:      c.Downstream.KeepaliveMin,
-		MaxAge:       c.Downstream.MaxConnectionAge,
+		Connection:   downstream.ConnectionBounds{MaxAge: c.Downstream.MaxConnectionAge, MinPing: c.Downstream.KeepaliveMin},
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
