@@ -22,7 +22,7 @@ func TestMan(t *testing.T) {
 	if err != nil {
 		t.Skip("the rest needs groff")
 	}
-	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww")
+	cmd := exec.Command(groff, "-k", "-man", "-Tutf8", "-ww") // -k: as man reads it, which is UTF-8
 	cmd.Stdin = bytes.NewReader(page)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
