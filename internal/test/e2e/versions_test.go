@@ -71,9 +71,9 @@ func inOneTier(t *testing.T, upper, lower string) {
 		roamer.Forget()
 		roamer.MoveTo(to.Addr)
 		version := i + 2
-		w.Set(cache.Cluster, "a-cluster", edsCluster("a-cluster", version))
-		eventually(t, patience, func() error { return first(roamer.AtLeast(cache.Cluster, "a-cluster", version)) })
-		if err := roamer.HeardOnly("CDS +a-cluster"); err != nil {
+		w.Set(cache.Cluster, "b-cluster", edsCluster("b-cluster", version))
+		eventually(t, patience, func() error { return roamer.AtLeast(cache.Cluster, "b-cluster", version) })
+		if err := roamer.HeardOnly("CDS +b-cluster"); err != nil {
 			t.Errorf("after move %d: %v", i+1, err)
 		}
 	}
@@ -109,6 +109,7 @@ func overASnapshot(t *testing.T, writer, reader string) {
 	eventually(t, patience, func() error {
 		return first(c.Has(cache.Cluster, "a-cluster", "b-cluster", "c-cluster"), c.Has(cache.Endpoint, "a-cluster", "b-cluster"))
 	})
+	c.Close()
 	cp.Stop()
 	r.Stop() // which writes what is new
 
@@ -119,10 +120,10 @@ func overASnapshot(t *testing.T, writer, reader string) {
 	newcomer := openSotw(t, again.Addr, "newcomer")
 	newcomer.Watch(cache.Cluster, "a-cluster", "c-cluster")
 	eventually(t, patience, func() error { return newcomer.Has(cache.Cluster, "a-cluster", "c-cluster") })
-	w.Set(cache.Cluster, "a-cluster", edsCluster("a-cluster", 2))
+	w.Set(cache.Cluster, "c-cluster", edsCluster("c-cluster", 2))
 	cp.Start()
-	eventually(t, patience, func() error { return c.AtLeast(cache.Cluster, "a-cluster", 2) })
-	if err := first(c.HeardOnly("CDS +a-cluster"), c.Sound(), newcomer.Sound()); err != nil {
+	eventually(t, patience, func() error { return c.AtLeast(cache.Cluster, "c-cluster", 2) })
+	if err := first(c.HeardOnly("CDS +c-cluster"), c.Sound(), newcomer.Sound()); err != nil {
 		t.Error(err)
 	}
 }
