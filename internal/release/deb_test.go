@@ -90,7 +90,12 @@ func TestDebian(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := platform{"linux", strings.TrimSpace(string(arch))}
-	old, now := packed(t, "v0.1.0", string(program)), packed(t, "v0.2.0", string(program))
+	old, now := staged(t, "v0.1.0", string(program)), staged(t, "v0.2.0", string(program))
+	for _, r := range []*release{old, now} {
+		if err := r.packaged(here, "deb"); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	if said := s.dpkg("--install", old.of(here, ".deb")); !strings.Contains(said, "systemctl enable --now xds-relay") {
 		t.Errorf("it does not say how to go on:\n%s", said)

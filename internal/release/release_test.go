@@ -25,8 +25,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // checkout is found before a test goes elsewhere.
 var checkout, checkoutErr = filepath.Abs("../..")
 
-// packed are the packages of a version of a relay, which is a script.
+// packed is a release of a relay, which need not be a program.
 func packed(t *testing.T, version, relay string) *release {
+	t.Helper()
+	r := staged(t, version, relay)
+	if err := r.pack(); err != nil {
+		t.Fatal(err)
+	}
+	if err := checksums(r.out); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// staged is a release of which nothing is packed yet.
+func staged(t *testing.T, version, relay string) *release {
 	t.Helper()
 	if err := checkoutErr; err != nil {
 		t.Fatal(err)
@@ -43,12 +56,6 @@ func packed(t *testing.T, version, relay string) *release {
 		if err := r.put(name, []byte(name+"\n")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := r.pack(); err != nil {
-		t.Fatal(err)
-	}
-	if err := checksums(r.out); err != nil {
-		t.Fatal(err)
 	}
 	return r
 }
