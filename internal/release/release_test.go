@@ -230,6 +230,27 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestSBOM: it has the modules and the library of Go, and the time of the commit.
+func TestSBOM(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, file := &release{version: "v1.2.3", date: time.Unix(1700000000, 0).UTC()}, filepath.Join(t.TempDir(), "sbom")
+	if err := r.sbom(binary, file); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"bomFormat": "CycloneDX"`, `"timestamp": "2023-11-14T22:13:20Z"`, `"purl": "pkg:golang/github.com/goreleaser/nfpm/v2@v2.43.0`, `"purl": "pkg:golang/std@go1.`} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("no %s in\n%.3000s", want, text)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for version, ok := range map[string]bool{"v0.1.0": true, "v1.20.3-rc.1": true, "0.1.0": false, "v1.2": false, "v01.2.3": false, "": false, "b6f5536f": false} {
 		if semver.MatchString(version) != ok {
