@@ -188,7 +188,10 @@ func emptied(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	return os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, sumsFile), nil, 0o644) // so that it is known even if this release fails
 }
 
 // output runs a program and returns what it prints. An error has what it says on standard error.

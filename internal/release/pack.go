@@ -151,6 +151,9 @@ func checksums(dir string) error {
 	}
 	var sums strings.Builder
 	for _, e := range entries {
+		if e.Name() == sumsFile {
+			continue
+		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return err

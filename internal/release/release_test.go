@@ -276,7 +276,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestForeignDirectory: what is not a release is not removed.
+// TestForeignDirectory: what is not a release is not removed; one that failed is.
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "mine")
@@ -289,10 +289,21 @@ func TestForeignDirectory(t *testing.T) {
 	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
 	}
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := emptied(dir); err != nil {
+			t.Error(err)
+		}
+		if err := os.WriteFile(mine, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := checksums(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := emptied(dir); err != nil {
-		t.Error(err)
+	if sums, err := os.ReadFile(filepath.Join(dir, sumsFile)); err != nil || strings.Count(string(sums), "\n") != 1 {
+		t.Errorf("%q, %v", sums, err)
 	}
 }
