@@ -45,14 +45,29 @@ func main() {
 	out := flag.String("out", "../../dist", "directory to make it in")
 	twice := flag.Bool("twice", false, "make it again, from a clone elsewhere and with an empty build cache, and compare")
 	flag.Parse()
-	err := makeRelease(*version, *root, *out, nil)
-	if err == nil && *twice {
-		err = makeAgain(*version, *root, *out)
-	}
-	if err != nil {
+	if err := run(*version, *root, *out, *twice); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
+}
+
+func run(version, root, out string, twice bool) (err error) {
+	// Making packages changes the directory.
+	if root, err = filepath.Abs(root); err != nil {
+		return err
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return err
+	}
+	if twice {
+		if err := committed(root); err != nil {
+			return err
+		}
+	}
+	if err := makeRelease(version, root, out, nil); err != nil || !twice {
+		return err
+	}
+	return makeAgain(version, root, out)
 }
 
 // semver is a version as tags have it (https://semver.org).
@@ -63,13 +78,7 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	if !semver.MatchString(version) {
 		return fmt.Errorf("the version is %q; write it as in: make release VERSION=v0.1.0", version)
 	}
-	r := &release{version: version}
-	if r.root, err = filepath.Abs(root); err != nil {
-		return err
-	}
-	if r.out, err = filepath.Abs(out); err != nil {
-		return err
-	}
+	r := &release{version: version, root: root, out: out}
 	// Nothing of the caller's own gets into a binary.
 	r.env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
 	r.env = append(r.env, env...)
@@ -106,15 +115,17 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	return nil
 }
 
+// committed: a clone has all that is here.
+func committed(root string) error {
+	changed, err := output(root, "git", "status", "--porcelain")
+	if err == nil && len(changed) > 0 {
+		err = fmt.Errorf("a clone would not have what is not committed; commit it first:\n%s", changed)
+	}
+	return err
+}
+
 // makeAgain makes the release of another clone, at another path and with nothing in the compiler's cache, and compares.
 func makeAgain(version, root, out string) error {
-	changed, err := output(root, "git", "status", "--porcelain")
-	if err != nil {
-		return err
-	}
-	if len(changed) > 0 {
-		return fmt.Errorf("a clone would not have what is not committed; commit it first:\n%s", changed)
-	}
 	dir, err := os.MkdirTemp("", "xds-relay-again")
 	if err != nil {
 		return err
