@@ -81,8 +81,23 @@ func TestTwiceTheSame(t *testing.T) {
 	}
 }
 
+// TestArchive: the relay is there once the archive is unpacked as README.md says, and so is what goes with it.
 func TestArchive(t *testing.T) {
-	r := packed(t, "v1.2.3", "relay")
+	r := packed(t, "v0.1.0", "#!/bin/sh\necho this is the relay\n")
+	check := exec.Command("sha256sum", "--check", "--ignore-missing", sumsFile)
+	check.Dir = r.out
+	if said, err := check.CombinedOutput(); err != nil || bytes.Count(said, []byte(": OK\n")) != 4+2*3 {
+		t.Errorf("%v\n%s", err, said)
+	}
+	dir := t.TempDir()
+	unpack := exec.Command("tar", "-xzf", r.of(linux, ".tar.gz"))
+	unpack.Dir = dir
+	if said, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if said, err := exec.Command(filepath.Join(dir, "xds-relay_0.1.0_linux_amd64/xds-relay"), "demo").CombinedOutput(); err != nil || string(said) != "this is the relay\n" {
+		t.Errorf("%v\n%s", err, said)
+	}
 	f, err := os.Open(r.of(platform{"darwin", "arm64"}, ".tar.gz"))
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +118,7 @@ func TestArchive(t *testing.T) {
 		modes[h.Name] = h.FileInfo().Mode()
 	}
 	for name, mode := range map[string]fs.FileMode{"xds-relay": 0o755, "xds-relay.1": 0o644, "LICENSE": 0o644, "NOTICE": 0o644, "THIRD_PARTY_LICENSES": 0o644, "completion/bash": 0o644} {
-		if got := modes["xds-relay_1.2.3_darwin_arm64/"+name]; got != mode {
+		if got := modes["xds-relay_0.1.0_darwin_arm64/"+name]; got != mode {
 			t.Errorf("%s has mode %v, want %v; there is %v", name, got, mode, modes)
 		}
 	}
