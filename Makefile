@@ -169,6 +169,10 @@ publish-images: ## push the images in dist/ as IMAGE:VERSION for all architectur
 	$(CRANE) index append -m $(IMAGE):$(VERSION)-amd64 -m $(IMAGE):$(VERSION)-arm64 -t $(IMAGE):$(VERSION) >&2; \
 	$(CRANE) digest $(IMAGE):$(VERSION)
 
+.PHONY: bench-ready
+bench-ready: fetch-envoy ## how long real Envoys take until they are ready, and what they ask for on demand takes, directly and through a relay; 7 minutes; RUNS=20
+	READY_TIMES=$(or $(RUNS),20) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 30m -v -run '^Test(Ready|OnDemand)Times$$'
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo

@@ -146,9 +146,11 @@ type Applied struct {
 }
 
 // Apply takes in an Update on a lane, and wakes the clients that it concerns. It never waits for a
-// client (UP-11).
-func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
+// client (UP-11). What the resources mention of the types in prefetch is subscribed to (UP-28).
+func (h *Hub) Apply(lane Lane, u *cache.Update, prefetch ...cache.TypeURL) (a Applied) {
+	var turns []turn
 	h.types.change(lane.Type, func(x *index) {
+		x.leaving.turns.kept = len(prefetch) > 0
 		source, probe := x.sample(u.Source)
 		x.marks.from(source)
 		x.leaving.now = u.At
@@ -159,7 +161,9 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
 		x.measure(probe)
 		x.marks.from(nil)
+		turns, x.leaving.turns = x.leaving.turns.all, recorder{}
 	})
+	h.prefetch(lane.Type, turns, prefetch, u.At)
 	h.wanted.notify() // names that became Absent do not linger
 	return a
 }

@@ -26,6 +26,8 @@ type leaving struct {
 	keep time.Duration // how long they are remembered; 0: not at all
 	now  time.Time     // the time of the change that is being applied
 	all  []Leaving     // in order of their leaving, at most Bounds.Leaving
+	// turns are the changes of the Update that is being applied (UP-28).
+	turns recorder
 	// lost is the last change by which a resource left without being in all.
 	lost cache.Seq
 }
@@ -62,7 +64,7 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	if t == &l.x.named.Table {
 		l.x.interest.updateDigests(id, before, now)
 	}
-	if before == nil {
+	if l.turns.changes(before, now); before == nil {
 		return
 	}
 	l.x.former(t, before)

@@ -194,6 +194,12 @@ func (o OnLane) SetUnavailable(status *statuspb.Status) {
 	o.hub.types.change(o.lane.Type, func(x *index) { x.lane(o.lane).setUnavailable(status) })
 }
 
+// SendEarly lets clients that came with nothing have what is here of a wildcard's set, before it is known to be
+// complete (RECON-16).
+func (o OnLane) SendEarly() {
+	o.hub.types.change(o.lane.Type, func(x *index) { x.wildcard.sendEarly() })
+}
+
 // Resume prepares a lane for the first request of a stream to an origin (UP-3). It returns the
 // lane's whole interest. If resume, which is called with the origin that the resources came from,
 // is true, it also returns the resources whose versions may be shown (RECON-6 to RECON-8).

@@ -26,6 +26,7 @@ type Subscription struct {
 	reads    bool      // it is a reader of the wildcard's set (readers.go),
 	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
+	returns  bool // the client came with versions
 	withheld bool // something is withheld from it because it is in doubt (certainty.go)
 
 	// Guarded by subscriber.mu.
@@ -54,6 +55,13 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 		}
 		x.mu.Unlock() // dropped between the two steps; there is a new one
 	}
+}
+
+// Returns notes that the client came with versions.
+func (s *Subscription) Returns() {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	s.returns = true
 }
 
 // Asked is what one request asks for.

@@ -38,12 +38,15 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 // Name returns the name of a subscribed ID.
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
-// Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete and
-// not torn, so that it can be sent.
+// Wildcard reports whether the client subscribes to the wildcard, and whether its set can be sent to it: it is complete,
+// or enough of it is here for a client that came with nothing, and not torn.
 func (v View) Wildcard() (subscribed, synced bool) {
 	w := &v.x.wildcard
-	return v.s.wildcard, w.synced && !w.torn()
+	return v.s.wildcard, w.synced && !w.torn() && !v.early()
 }
+
+// early reports whether the set may lack what the client came with.
+func (v View) early() bool { return v.x.wildcard.early && v.s.returns }
 
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
 // for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).

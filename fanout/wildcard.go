@@ -14,6 +14,8 @@ type wildcardLane struct {
 	// for it. synced: all of it is here, as it was once (RECON-16, RECON-17). complete: upstream has sent
 	// all of it since the process began.
 	pinned, asked, synced, complete bool
+	// early: it is only for clients that came with nothing, since more of it may follow (RECON-16).
+	early bool
 	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
 	// announce is swept when its set is complete (RECON-12).
 	sweeping bool
@@ -46,6 +48,17 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()) == 0 }
 
+// whole reports whether all of the set is here, as it was once.
+func (w *wildcardLane) whole() bool { return w.synced && !w.early }
+
+// sendEarly lets clients that came with nothing have what is here of the set, although more of it may follow.
+func (w *wildcardLane) sendEarly() {
+	if w.pinned && !w.synced {
+		w.synced, w.early, w.changed = true, true, true
+		w.tell()
+	}
+}
+
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.pinned {
 		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
@@ -61,8 +74,8 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
-		w.changed, w.sweeping = w.changed || !w.synced, false
-		w.synced, w.complete = true, true
+		w.changed, w.sweeping = w.changed || w.early || !w.synced, false
+		w.synced, w.early, w.complete = true, false, true
 	}
 	if u.Synced || u.Unchanged {
 		for name := range w.guard.held {

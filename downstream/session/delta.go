@@ -51,6 +51,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 
 // comesBack takes in the versions that the client came with.
 func (d *deltaState) comesBack(versions map[string]string) {
+	d.sub.Returns()
 	d.exact = new(exact)
 	d.exact.claim(versions)
 	d.reconnected, d.touched.all, d.returning = true, true, d.url == cache.Cluster

@@ -77,6 +77,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 
 // comesBack notes that the client holds everything that it asks for first, in unknown versions.
 func (s *sotwState) comesBack(all bool) {
+	s.sub.Returns()
 	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, all, true
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {

@@ -271,6 +271,7 @@ func Default() Config {
 			ChunkMarker:             ChunkMarkerAuto,
 			ExplicitMissing:         SwitchAuto,
 			CoalesceWindow:          10 * time.Millisecond,
+			Prefetch:                PrefetchAuto,
 		},
 		Downstream: Downstream{
 			Listen:                  []string{"127.0.0.1:18000"},

@@ -298,6 +298,8 @@ upstream:
   max_connections: 3
   types: [CDS, type.googleapis.com/my.Type]
   coalesce_window: 0
+  prefetch: "off"
+  prefetch_except: [RDS]
   by_type:
     - {name: endpoints, types: [EDS], services: per_type, address: "eds:15010", insecure: true, mode: delta, node: {id: eds}, headers: {x-tier: three}, forward_headers: false, fallbacks: [{address: "eds-2:15010", insecure: true}]}
 downstream:
@@ -407,6 +409,8 @@ func fullConfig() Config {
 			InitialVersions: InitialVersionsNever,
 			WildcardForm:    WildcardFormLegacy,
 			ChunkMarker:     ChunkMarkerDiderot,
+			Prefetch:        PrefetchOff,
+			PrefetchExcept:  []string{"RDS"},
 			ExplicitMissing: SwitchOff,
 			HealthCheck:     HealthCheckOff, FailoverAfter: 2 * time.Minute, FailbackAfter: 3 * time.Second,
 			MaxRequestBytes: MiB, MaxStreamsPerConnection: 12, MaxConnections: 3,

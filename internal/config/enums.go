@@ -140,6 +140,18 @@ const (
 // Values lists the values that may be written.
 func (ChunkMarker) Values() []string { return []string{"auto", "none", "relay", "diderot"} }
 
+// Prefetch is the type of upstream.prefetch.
+type Prefetch string
+
+// The values of Prefetch.
+const (
+	PrefetchAuto Prefetch = "auto"
+	PrefetchOff  Prefetch = "off"
+)
+
+// Values lists the values that may be written.
+func (Prefetch) Values() []string { return []string{"auto", "off"} }
+
 // EmptyMeans is the type of types[].empty_means.
 type EmptyMeans string
 

@@ -77,6 +77,8 @@ var reloads = map[string]Reload{
 	"upstream.max_connections":             ReloadNow,
 	"upstream.types":                       ReloadNow,
 	"upstream.coalesce_window":             ReloadNow,
+	"upstream.prefetch":                    ReloadNow,
+	"upstream.prefetch_except":             ReloadNow,
 	"upstream.by_type":                     ReloadRestart,
 	"upstream.by_type.address":             ReloadNow,
 	"upstream.by_type.insecure":            ReloadNow,

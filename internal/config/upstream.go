@@ -152,10 +152,23 @@ type Upstream struct {
 	Types []string `yaml:"types"`
 
 	// CoalesceWindow gathers the changed interest of many clients into one
-	// request per type. A change that comes after a quiet window goes up at
-	// once (UP-6).
+	// request per type, at most until the last request is answered. A change
+	// that comes after that goes up at once (UP-6).
 	// Default: 10ms.
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
+
+	// Prefetch says whether the relay asks for what clients will ask for next
+	// before they do: the endpoints of Clusters, the routes and extensions of
+	// Listeners, the Clusters of routes, and Listeners along with Clusters:
+	// auto (of types that the control plane has answered before), or off
+	// (UP-28).
+	// Default: auto.
+	Prefetch Prefetch `yaml:"prefetch"`
+
+	// PrefetchExcept lists types that are not asked for in this way, as type
+	// URLs or short names.
+	// Default: [].
+	PrefetchExcept []string `yaml:"prefetch_except"`
 
 	// ByType lists control planes that are asked for some types. Each listed
 	// type is asked of that control plane and of no other, and its groups have

@@ -126,6 +126,7 @@ func (v *validator) upstream() {
 	v.positive("upstream.max_connections", int64(u.MaxConnections))
 	v.positive("upstream.failback_after", int64(u.FailbackAfter))
 	v.typeNames("upstream.types", u.Types)
+	v.typeNames("upstream.prefetch_except", u.PrefetchExcept)
 	v.positive("upstream.files.max_bytes", int64(u.Files.MaxBytes))
 }
 

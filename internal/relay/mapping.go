@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -75,6 +76,7 @@ func upstreamConfig(c *config.Config, s config.Source, f cache.Fingerprint) upse
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entries:          entries(s),
 		Types:            TypeURLs(s.Types),
+		Prefetch:         prefetch(c),
 		Coalesce:         c.Upstream.CoalesceWindow,
 		MaxSet:           int(c.Upstream.MaxSetBytes),
 		Missing:          c.Timers.DNETimeout,
@@ -84,14 +86,22 @@ func upstreamConfig(c *config.Config, s config.Source, f cache.Fingerprint) upse
 		UnavailableAfter: c.Timers.UnavailableAfter,
 		HealthCheck:      c.Upstream.HealthCheck == config.HealthCheckAuto,
 		AliveEvery:       aliveEvery,
-		FailoverAfter:    c.Upstream.FailoverAfter,
-		FailbackAfter:    c.Upstream.FailbackAfter,
+		Failover:         upsession.Failover{FailoverAfter: c.Upstream.FailoverAfter, FailbackAfter: c.Upstream.FailbackAfter},
 		Backoff: upsession.Backoff{
 			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
 			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,
 		},
 		Fingerprint: f,
 	}
+}
+
+// prefetch are the types that may be asked for before a client does.
+func prefetch(c *config.Config) []cache.TypeURL {
+	if c.Upstream.Prefetch == config.PrefetchOff {
+		return nil
+	}
+	except := TypeURLs(c.Upstream.PrefetchExcept)
+	return slices.DeleteFunc(upsession.Prefetchable(), func(t cache.TypeURL) bool { return slices.Contains(except, t) })
 }
 
 // entries are the control planes of a source.

@@ -161,7 +161,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.server.PassThrough(services(c), r.passage)
 	r.groups.run(r.passage.run)
 	r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
-	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
+	if r.keeper = newKeeper(c, key, r.groups, answers, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
 		r.groups.run(r.keeper.run)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // SnapshotObserver observes the snapshot, for metrics.
@@ -41,6 +42,7 @@ type keeper struct {
 	version     string
 	fingerprint cache.Fingerprint
 	groups      *groups
+	answers     *upsession.Answers
 	log         *slog.Logger
 	observer    SnapshotObserver
 
@@ -76,14 +78,14 @@ func snapshotKey(s config.Snapshot) (*snapshot.Key, error) {
 }
 
 // newKeeper returns a keeper, or nil if no snapshot is wanted.
-func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keeper {
+func newKeeper(c *config.Config, key *snapshot.Key, g *groups, answers *upsession.Answers, o Options) *keeper {
 	s := c.Cache.Snapshot
 	if s.Dir == "" {
 		return nil
 	}
 	k := &keeper{
 		config: s, key: key, exclude: TypeURLs(s.ExcludeTypes), types: typeTable(c), instance: c.InstanceName(), version: o.Version,
-		groups: g, log: o.Log.With("component", "snapshot"), observer: o.Snapshot,
+		groups: g, answers: answers, log: o.Log.With("component", "snapshot"), observer: o.Snapshot,
 	}
 	if key == nil && len(c.Groups.ForwardHeaders) > 0 {
 		k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since a restarted relay could not find them there: set cache.snapshot.key_file")
@@ -125,6 +127,7 @@ func (k *keeper) load(f cache.Fingerprint) {
 		return
 	}
 	l := loaded{keeper: k, now: time.Now(), wanted: make(map[string][]snapshot.Group), unwanted: make(map[string][]snapshot.Group)}
+	k.answers.Recall(s.Header.Habits)
 	l.load(s)
 	l.say(s.Header)
 	k.groups.revive(l.wanted, l.unwanted)
@@ -269,7 +272,7 @@ func (k *keeper) checkSize(size int64) {
 }
 
 func (k *keeper) header(now time.Time) snapshot.Header {
-	return snapshot.Header{Relay: k.version, Instance: k.instance, Written: now}
+	return snapshot.Header{Relay: k.version, Instance: k.instance, Written: now, Habits: k.answers.Habits()}
 }
 
 // --- groups ---

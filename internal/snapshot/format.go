@@ -21,12 +21,14 @@ type Snapshot struct {
 	Groups []Group
 }
 
-// Header says where a snapshot comes from, for people.
+// Header says where a snapshot comes from, for people, and what is of no group.
 type Header struct {
 	// Relay is the version of the relay that wrote it, Instance its name.
 	Relay    string    `json:"relay"`
 	Instance string    `json:"instance"`
 	Written  time.Time `json:"written"`
+	// Habits are how control planes, by name, send the sets of wildcards (RECON-16).
+	Habits map[string]string `json:"habits,omitempty"`
 }
 
 // Group is what one group knew.

@@ -133,8 +133,6 @@ func (c *Core) laneAt(s *slot, l *laneState, now time.Time) time.Time {
 	case l.held, l.answered:
 	case l.asked():
 		at = earlier(at, toCome(l.askedAt.Add(trial), now))
-	default:
-		at = earlier(at, toCome(l.gathers, now))
 	}
 	return at
 }

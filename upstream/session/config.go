@@ -47,6 +47,13 @@ type Dialect struct {
 	MaxRequest int
 }
 
+// Failover is when another control plane is turned to (UP-14).
+type Failover struct {
+	// FailoverAfter is how long an entry may fail while nothing is missing; zero means for
+	// ever. FailbackAfter is how long a preferred one must have answered.
+	FailoverAfter, FailbackAfter time.Duration
+}
+
 // Config is the configuration of a Core. Durations are as in protocol.md §0.
 type Config struct {
 	Identity
@@ -60,6 +67,8 @@ type Config struct {
 	// Answers has the types that need no trial, since the entry has answered them; nil: no type is
 	// tried (UP-21).
 	Answers *Answers
+	// Prefetch are the types that may be asked for before a client does, of those that Prefetchable lists (UP-28).
+	Prefetch []cache.TypeURL
 	// Coalesce is how long changes of interest are gathered, after a request and before the
 	// first one of a type (UP-6).
 	Coalesce time.Duration
@@ -77,9 +86,7 @@ type Config struct {
 	// AliveEvery is how long nothing may come on a stream before it is checked although nothing is
 	// asked, so that the age of what is on disk is known (RECON-19); zero means for ever.
 	AliveEvery time.Duration
-	// FailoverAfter is how long an entry may fail while nothing is missing; zero means for
-	// ever. FailbackAfter is how long a preferred one must have answered (UP-14).
-	FailoverAfter, FailbackAfter time.Duration
+	Failover
 	// Backoff is the schedule of attempts (ERR-1).
 	Backoff Backoff
 	// Fingerprint makes the versions that clients see.

@@ -165,7 +165,11 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 		c.emit(Filled{lane, u})
 		return
 	}
-	c.emit(Learned{lane, u})
+	e := Learned{Lane: lane, Update: u}
+	if lane.Type.Refers() {
+		e.Prefetch = c.prefetched()
+	}
+	c.emit(e)
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
@@ -191,10 +195,16 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	}
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
-	complete := l.settle.tick(now)
+	early, complete := l.settle.tick(now)
+	if complete {
+		c.learnsHabit(l)
+	}
 	if (complete || due(c.judgeAt(l), now)) && l.echo.judge() {
 		c.reopen(s, l, now)
 		return true
+	}
+	if early && !complete {
+		c.emit(Early{l.lane})
 	}
 	if !complete {
 		return false

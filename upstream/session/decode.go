@@ -210,3 +210,11 @@ func (d *Response) nack() string {
 	}
 	return m
 }
+
+// size is what the resources take, in bytes of their wire form.
+func (d *Response) size() (bytes int) {
+	for _, r := range d.Update.Set {
+		bytes += r.Size()
+	}
+	return bytes
+}

@@ -34,10 +34,23 @@ func (toEdge) Apply(*fanout.Hub) (o Outcome) { return o }
 type Learned struct {
 	Lane   fanout.Lane
 	Update *cache.Update
+	// Prefetch are the types of which names that the resources mention are asked for before a client does (UP-28).
+	Prefetch []cache.TypeURL
 }
 
 // Apply gives the update to the Hub.
-func (e Learned) Apply(hub *fanout.Hub) Outcome { return Outcome{Applied: hub.Apply(e.Lane, e.Update)} }
+func (e Learned) Apply(hub *fanout.Hub) Outcome {
+	return Outcome{Applied: hub.Apply(e.Lane, e.Update, e.Prefetch...)}
+}
+
+// Early says that what has come of a wildcard's set may be sent (RECON-16).
+type Early struct{ Lane fanout.Lane }
+
+// Apply has the Hub send it.
+func (e Early) Apply(hub *fanout.Hub) (o Outcome) {
+	hub.On(e.Lane).SendEarly()
+	return o
+}
 
 // Filled is an update of a lane by the last resort (UP-26).
 type Filled struct {

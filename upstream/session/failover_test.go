@@ -16,7 +16,7 @@ func twoEntries(t *testing.T, now time.Time) (*Core, *fanout.Hub, Open) {
 	c := NewCore(Config{
 		Entries: []Entry{{Name: "first"}, {Name: "second"}},
 		Missing: 15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
-		HealthCheck: true, SettleCap: 5 * time.Second, FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second,
+		HealthCheck: true, SettleCap: 5 * time.Second, Failover: Failover{FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second},
 		Backoff: Backoff{Initial: time.Second, Max: 30 * time.Second, Factor: 1.6},
 	}, hub, func() float64 { return 0.5 })
 	hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{"a"}, nil, now)
@@ -70,7 +70,7 @@ func TestHangingAttemptIsLeft(t *testing.T) {
 // wait for twice as long, up to half an hour; one that lasts begins from the start (UP-14).
 func TestReturnsThatDoNotLast(t *testing.T) {
 	now := time.Unix(1000, 0)
-	config := &Config{FailbackAfter: 30 * time.Second}
+	config := &Config{Failover: Failover{FailbackAfter: 30 * time.Second}}
 	var e entry
 	comes := func(lasts, want time.Duration) {
 		t.Helper()

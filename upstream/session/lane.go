@@ -10,7 +10,7 @@ import (
 type laneState struct {
 	lane fanout.Lane
 	// gathers is the end of the time in which changes of interest are gathered into one
-	// request: after the last request, and before the first (UP-6).
+	// request, after the last one, unless a response of the type comes before (UP-6).
 	gathers time.Time
 	// held means that the type is a suspect and waits for its turn (suspect.go).
 	held bool

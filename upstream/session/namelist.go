@@ -173,7 +173,7 @@ func (c *Core) tellLeftOut(s *slot, l *laneState, now time.Time) {
 	r.news = nil
 	if len(left) > 0 {
 		slices.Sort(left)
-		c.emit(Learned{l.lane, &cache.Update{LeftOut: left, At: now, Stream: uint64(s.id)}})
+		c.emit(Learned{Lane: l.lane, Update: &cache.Update{LeftOut: left, At: now, Stream: uint64(s.id)}})
 		c.emit(LeftOut{Lane: l.lane, Entry: c.entryOf(s).Name, Names: len(left), First: !r.told})
 	}
 	r.told = r.out > 0

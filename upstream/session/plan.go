@@ -63,6 +63,7 @@ func (c *Core) takeChanges(now time.Time) {
 		return by, false
 	})
 	c.changesAt = later
+	c.expectListeners(changes, now)
 	for lane, i := range changes {
 		if s, l := c.carrier(lane); s != nil {
 			if l.returns(i) && !s.stream.takesBack(lane, now) {
@@ -175,7 +176,7 @@ func (c *Core) put(s *slot, lane fanout.Lane, now time.Time) {
 		s = &c.main
 	}
 	if s.open() {
-		s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
+		s.stream.carry(lane, c.suspects.suspected(lane.Type))
 	} else {
 		c.want(s, lane, now)
 	}

@@ -87,7 +87,7 @@ func (c *Core) probeOpened(s *slot) {
 		return names, nil
 	})
 	if len(lanes) > 0 {
-		s.stream.carry(lanes[e.turn%len(lanes)], false, s.opened)
+		s.stream.carry(lanes[e.turn%len(lanes)], false)
 		e.turn++
 	}
 }

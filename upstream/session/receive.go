@@ -22,6 +22,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	calm := c.hears(s, d, now)
+	if c.endsWindow(s, d, now) {
+		calm = false
+	}
 	used := s.stream.used[d.TypeURL]
 	if used == nil {
 		c.emit(Dropped{Reason: Unsubscribed}) // UP-10
@@ -90,6 +93,19 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	}
 	c.entryOf(s).noDelta = s.sotw
 	return !c.identifies(d.identifier) && calm
+}
+
+// endsWindow ends the time in which changes of interest in a type are gathered, since its last request is answered
+// (UP-6). It reports whether there are some.
+func (c *Core) endsWindow(s *slot, d *Response, now time.Time) (some bool) {
+	l := s.stream.lanes[d.TypeURL]
+	if l == nil || !l.gathers.After(now) {
+		return false
+	}
+	if l.gathers = now; !c.changesAt.IsZero() {
+		c.changesAt, some = now, true
+	}
+	return some
 }
 
 // identifies takes in what the server calls itself, if it says so, and reports whether that is news.
@@ -205,7 +221,9 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	c.nacks.take(d, nack, now)
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
 		s.stream.wake(l)
-		l.settle.applied(d.adds, c.chunks(), &c.config, now)
+		if l.settle.applied(d, c.config.Answers.habit(c.entry().Name), c.chunks(), &c.config, now); l.settle.split {
+			c.learnsHabit(l)
+		}
 		if d.repeats {
 			c.reopen(s, l, now) // this ends the stream, so no ACK is queued
 			return nack, false
@@ -220,4 +238,15 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	s.stream.acks = append(s.stream.acks, v)
 	return nack, len(s.stream.acks) > c.config.bounds().Acks
+}
+
+// learnsHabit notes how the entry in use has sent a set, if it was shown nothing of that.
+func (c *Core) learnsHabit(l *laneState) {
+	switch {
+	case l.mapped:
+	case l.settle.split:
+		c.config.Answers.sends(c.entry().Name, HabitSplit)
+	default:
+		c.config.Answers.sends(c.entry().Name, HabitWhole)
+	}
 }

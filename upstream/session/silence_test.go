@@ -33,8 +33,8 @@ func listen(t *testing.T, entries ...string) *listening {
 		Identity: Identity{Node: &core.Node{Id: "edge-1", Cluster: "shop"}},
 		Missing:  15 * time.Second, MissingExplicit: time.Minute, UnavailableAfter: 5 * time.Second,
 		Settle: 300 * time.Millisecond, SettleCap: 5 * time.Second, HealthCheck: true,
-		FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second,
-		Backoff: Backoff{Initial: time.Second, Max: 30 * time.Second, Factor: 1.6},
+		Failover: Failover{FailoverAfter: time.Minute, FailbackAfter: 30 * time.Second},
+		Backoff:  Backoff{Initial: time.Second, Max: 30 * time.Second, Factor: 1.6},
 	}
 	for _, name := range append([]string{"first"}, entries...) {
 		c.Entries = append(c.Entries, Entry{Name: name, Mode: ModeDelta})

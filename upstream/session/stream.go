@@ -101,9 +101,9 @@ func (v ack) status() *statuspb.Status {
 	return &statuspb.Status{Code: invalidArgument, Message: v.nack}
 }
 
-func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
+func (s *streamState) carry(lane fanout.Lane, held bool) {
 	l := &laneState{
-		lane: lane, gathers: now.Add(s.config.Coalesce), held: held,
+		lane: lane, held: held,
 		sent: make(map[string]time.Time),
 		want: newPending(),
 		drop: newPending(),
@@ -267,7 +267,6 @@ func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message
 	for _, l := range s.awake.writable.inOrder() {
 		switch {
 		case !s.awake.writable.lanes[l], l.held:
-		case !l.asked() && l.gathers.After(now):
 		case !l.asked():
 			if req := s.opening(l, node, now); req != nil {
 				s.wake(l)

@@ -69,7 +69,7 @@ func TestPairsAreSpaced(t *testing.T) {
 func askedAgain(names ...string) (*streamState, *laneState) {
 	c := NewCore(Config{Entries: make([]Entry, 1)}, fanout.NewHub(fanout.Config{}), nil)
 	s := c.newStream(&c.main, nil)
-	s.carry(fanout.Lane{Type: cache.Endpoint}, false, time.Unix(0, 0))
+	s.carry(fanout.Lane{Type: cache.Endpoint}, false)
 	l := s.lanes[cache.Endpoint]
 	l.askedAt = time.Unix(1, 0)
 	s.subscribed(l, names, time.Unix(1, 0))

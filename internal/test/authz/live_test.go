@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // crowd are random clients of a real relay, each with a certificate.
@@ -119,11 +119,12 @@ func (w *crowd) alone() {
 			open++
 		}
 	}
-	for begin := time.Now(); w.relay.Count() > open; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > patience {
-			w.t.Fatalf("the relay has %d streams, and %d are open", w.relay.Count(), open)
+	peer.Eventually(w.t, patience, func() error {
+		if n := w.relay.Count(); n > open {
+			return fmt.Errorf("the relay has %d streams, and %d are open", n, open)
 		}
-	}
+		return nil
+	})
 }
 
 func (w *crowd) goesUp(t cache.TypeURL, name string, c *caller) {

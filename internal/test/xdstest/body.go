@@ -24,6 +24,9 @@ import (
 // relay's own function; importing that one here would keep its package from using this one in its tests.
 var Fingerprint func(typeURL string, value []byte, aliases []string) string
 
+// sameServer is the control plane that a resource came from.
+var sameServer = &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
+
 // Body is the Any of a resource whose response has that type URL; nil if it is bodyless.
 func (r Resource) Body(typeURL string) (*anypb.Any, error) {
 	if r.Bodyless {
@@ -35,7 +38,7 @@ func (r Resource) Body(typeURL string) (*anypb.Any, error) {
 	m := newBody(typeURL, r.Name, r.Label)
 	if c, ok := m.(*clusterv3.Cluster); ok && r.EDS {
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
-		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{ServiceName: r.Service}
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{ServiceName: r.Service, EdsConfig: sameServer}
 	} else if r.EDS {
 		return nil, fmt.Errorf("resource %s: {eds} is for clusters", r)
 	}

@@ -27,7 +27,7 @@ import (
 // upstreamRules are the rules of the client side that the relay keeps, and those
 // that both sides have in common.
 var upstreamRules = slices.Concat(
-	numbered("UP", 1, 19), numbered("UP", 21, 26),
+	numbered("UP", 1, 19), numbered("UP", 21, 28),
 	numbered("MISS", 1, 10),
 	numbered("FS", 1, 10),
 	numbered("RECON", 1, 20),
@@ -44,6 +44,7 @@ const files = "what stands in files is no message; internal/origin/files, relay.
 var upstreamReasons = map[string]string{
 	"FS-1": files, "FS-2": files, "FS-3": files, "FS-4": files, "FS-5": files, "FS-6": files, "FS-7": files, "FS-8": files, "FS-9": files, "FS-10": files,
 	"UP-12": "a response above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
+	"UP-27": "a transcript has one list of control planes; relay.TestByType and its like, e2e/envoy.TestByType",
 	"UP-13": "keepalive and TCP_USER_TIMEOUT are options of real sockets, and a transcript has none; " +
 		"upstream.TestDeadPeersAreNoticed reads them back",
 	"RECON-5": "version_identity: upstream is a MAY, and not built: a client always gets fingerprints",

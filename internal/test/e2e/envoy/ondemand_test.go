@@ -31,34 +31,62 @@ func header(key, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(key, value) }
 }
 
+// putHost adds a virtual host that answers a request for its name with a text.
+func putHost(has world, name, text string) {
+	// By this name, and not by the resource's, an Envoy finds what is to go.
+	has.put(cache.VirtualHost, "web/"+name, virtualHost("web/"+name, name, saying(text)))
+	r := has[cache.VirtualHost]["web/"+name]
+	r.aliases = []string{"web/" + name}
+	has[cache.VirtualHost]["web/"+name] = r
+}
+
+// hostsOnDemand starts an Envoy that asks for virtual hosts when a request needs them. There is a first one, without
+// which it would not be ready.
+func hostsOnDemand(t *testing.T, w way, backend string) (s *scene, address string) {
+	t.Helper()
+	m := w.makes()
+	has := m.service("a", backend)
+	has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{})))
+	has.put(cache.Route, "web", &route.RouteConfiguration{Name: "web", Vhds: &route.Vhds{ConfigSource: m.source}})
+	putHost(has, "first.example", "first")
+	s = play(t, w, has)
+	s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.VirtualHost && name != "web/first.example" }
+	s.plane.tellsMissing = true
+	e := s.envoy("envoy")
+	e.WaitReady(patience)
+	return s, listens(t, e, "web")
+}
+
+// clustersOnDemand starts an Envoy that asks for a cluster when a request names it. It has cluster a.
+func clustersOnDemand(t *testing.T, w way, backend string) (s *scene, address string) {
+	t.Helper()
+	m := w.makes()
+	has := m.service("a", backend)
+	has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{
+		Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(patience)},
+	})))
+	byHeader := to("")
+	byHeader.GetRoute().ClusterSpecifier = &route.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}
+	has.put(cache.Route, "web", routes("web", byHeader))
+	s = play(t, w, has)
+	s.plane.tellsMissing = true
+	s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.Cluster && name != "a" }
+	e := s.envoy("envoy")
+	e.WaitReady(patience)
+	return s, listens(t, e, "web")
+}
+
 // Virtual hosts come when a request needs them (VHDS), change, and go; one that does not
 // exist is no reason to wait.
 func TestVirtualHostsOnDemand(t *testing.T) {
 	for relays := range 3 {
 		t.Run(way{relays: relays}.String(), func(t *testing.T) {
 			t.Parallel()
-			w := way{relays: relays}
-			m := w.makes()
-			has := m.service("a", realenvoy.Backend(t, "a"))
-			has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{})))
-			has.put(cache.Route, "web", &route.RouteConfiguration{Name: "web", Vhds: &route.Vhds{ConfigSource: m.source}})
-			one := func(has world, name, text string) {
-				// By this name, and not by the resource's, an Envoy finds what is to go.
-				has.put(cache.VirtualHost, "web/"+name, virtualHost("web/"+name, name, saying(text)))
-				r := has[cache.VirtualHost]["web/"+name]
-				r.aliases = []string{"web/" + name}
-				has[cache.VirtualHost]["web/"+name] = r
-			}
-			one(has, "first.example", "first")
-			one(has, "one.example", "one")
-			one(has, "two.example", "two")
-			s := play(t, w, has)
-			// Without any, an Envoy waits for the first, and is not ready.
-			s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.VirtualHost && name != "web/first.example" }
-			s.plane.tellsMissing = true
-			e := s.envoy("envoy")
-			e.WaitReady(patience)
-			address := listens(t, e, "web")
+			s, address := hostsOnDemand(t, way{relays: relays}, realenvoy.Backend(t, "a"))
+			s.plane.Change(func(has world) {
+				putHost(has, "one.example", "one")
+				putHost(has, "two.example", "two")
+			})
 			for _, name := range []string{"first", "one", "two", "one"} {
 				if answer, failure := realenvoy.Get(address, host(name+".example")); answer != name {
 					t.Errorf("%s: %q %s", name, answer, failure)
@@ -68,8 +96,8 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 				t.Errorf("a host that does not exist: %q %s", answer, failure)
 			}
 			s.plane.Change(func(has world) {
-				one(has, "one.example", "one again")
-				one(has, "none.example", "none")
+				putHost(has, "one.example", "one again")
+				putHost(has, "none.example", "none")
 				has.drop(cache.VirtualHost, "web/two.example")
 			})
 			for name, want := range map[string]string{"one": "one again", "none": "none"} {
@@ -96,19 +124,7 @@ func TestClustersOnDemand(t *testing.T) {
 			t.Parallel()
 			w := way{relays: relays}
 			m := w.makes()
-			has := m.service("a", realenvoy.Backend(t, "a"))
-			has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{
-				Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(patience)},
-			})))
-			byHeader := to("")
-			byHeader.GetRoute().ClusterSpecifier = &route.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}
-			has.put(cache.Route, "web", routes("web", byHeader))
-			s := play(t, w, has)
-			s.plane.tellsMissing = true
-			s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.Cluster && name != "a" }
-			e := s.envoy("envoy")
-			e.WaitReady(patience)
-			address := listens(t, e, "web")
+			s, address := clustersOnDemand(t, w, realenvoy.Backend(t, "a"))
 			for _, name := range []string{"b", "c"} {
 				backend := realenvoy.Backend(t, name)
 				s.plane.Change(func(has world) {

@@ -21,7 +21,7 @@ import (
 )
 
 // Calm are the settings without which nothing would be heard until time passes.
-var Calm = []string{"upstream.coalesce_window=0s", "timers.settle=0s", "admin.listen=", "downstream.drain=0s"}
+var Calm = []string{"upstream.coalesce_window=0s", "upstream.prefetch=off", "timers.settle=0s", "admin.listen=", "downstream.drain=0s"}
 
 func init() { xdstest.Fingerprint = cache.Fingerprint{}.Of }
 
