@@ -147,11 +147,11 @@ bench-lock: ## CPU time that requests with very many names take under a lock tha
 	$(GO) test ./downstream/session ./upstream/session -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
 
 .PHONY: release
-release: ## make binaries, packages, images, SBOMs and checksums in dist/; VERSION=v0.1.0, which CHANGELOG.md has a section for
+release: ## make binaries, packages, images, SBOMs and checksums of the commit in dist/; VERSION=v0.1.0, which CHANGELOG.md has a section for
 	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)'
 
 .PHONY: release-twice
-release-twice: ## make the release, and again from a clone elsewhere without a build cache, and fail if a byte differs
+release-twice: ## make the release, and again from another clone without a build cache, and fail if a byte differs
 	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)' -twice
 
 .PHONY: test-release

@@ -49,8 +49,19 @@ func (r *release) compile(p platform) error {
 	return err
 }
 
-// describe has the relay print its manual page and completion scripts.
+// describe has the relay print its manual page and completion scripts, once it knows what it is.
 func (r *release) describe(relay string) error {
+	commit, err := output(r.root, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	said, err := output(r.stage, relay, "version")
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(said, []byte(r.version+"\n")) || !bytes.Contains(said, bytes.TrimSpace(commit)) || bytes.Contains(said, []byte("dirty")) {
+		return fmt.Errorf("the relay does not say that it is %s of commit %s, but\n%s", r.version, commit, said)
+	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		script, err := output(r.stage, relay, "completion", shell)
 		if err != nil {

@@ -1,6 +1,6 @@
-// Command release makes what a release consists of, from the sources of this checkout: static
+// Command release makes what a release consists of, from a clone of this checkout's commit: static
 // binaries in archives, packages for Debian and RPM, images for containers, an SBOM for each
-// binary, notes and checksums. What it makes depends on the commit, the version and the versions of Go and
+// binary, notes and checksums. What it makes depends on the commit, its tag, the version and the versions of Go and
 // of the tools in go.mod, and on nothing else: -twice shows it.
 //
 // It is a module of its own, so that the product needs none of its tools. It never signs and never
@@ -26,7 +26,7 @@ import (
 type release struct {
 	version string    // with its v
 	date    time.Time // of the commit: the time of every file
-	root    string    // the checkout
+	root    string    // the clone
 	stage   string    // what is put together; removed at the end
 	out     string    // what is handed out
 	env     []string  // of the compiler
@@ -43,7 +43,7 @@ func main() {
 	version := flag.String("version", "", "version to make, such as v0.1.0")
 	root := flag.String("root", "../..", "the checkout")
 	out := flag.String("out", "../../dist", "directory to make it in")
-	twice := flag.Bool("twice", false, "make it again, from a clone elsewhere and with an empty build cache, and compare")
+	twice := flag.Bool("twice", false, "make it again, from another clone and with an empty build cache, and compare")
 	flag.Parse()
 	if err := run(*version, *root, *out, *twice); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -59,10 +59,8 @@ func run(version, root, out string, twice bool) (err error) {
 	if out, err = filepath.Abs(out); err != nil {
 		return err
 	}
-	if twice {
-		if err := committed(root); err != nil {
-			return err
-		}
+	if err := committed(root); err != nil {
+		return err
 	}
 	if err := makeRelease(version, root, out, nil); err != nil || !twice {
 		return err
@@ -78,9 +76,18 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	if !semver.MatchString(version) {
 		return fmt.Errorf("the version is %q; write it as in: make release VERSION=v0.1.0", version)
 	}
-	r := &release{version: version, root: root, out: out}
+	r := &release{version: version, out: out}
+	if r.stage, err = os.MkdirTemp("", "xds-relay-release"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.stage)
+	// The compiler notes the commit in a clone, and not in a worktree.
+	r.root = filepath.Join(r.stage, "clone")
+	if _, err := output(root, "git", "clone", "--quiet", ".", r.root); err != nil {
+		return err
+	}
 	// Nothing of the caller's own gets into a binary.
-	r.env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
+	r.env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=true", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
 	r.env = append(r.env, env...)
 	if r.date, err = commitDate(r.root); err != nil {
 		return err
@@ -92,10 +99,6 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	if err := emptied(r.out); err != nil {
 		return err
 	}
-	if r.stage, err = os.MkdirTemp("", "xds-relay-release"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(r.stage)
 	if err := r.build(); err != nil {
 		return err
 	}
@@ -115,27 +118,24 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	return nil
 }
 
-// committed: a clone has all that is here.
+// committed: the commit has all that is here.
 func committed(root string) error {
 	changed, err := output(root, "git", "status", "--porcelain")
 	if err == nil && len(changed) > 0 {
-		err = fmt.Errorf("a clone would not have what is not committed; commit it first:\n%s", changed)
+		err = fmt.Errorf("a release is made of a commit, and this is not committed; commit it, or put it aside:\n%s", changed)
 	}
 	return err
 }
 
-// makeAgain makes the release of another clone, at another path and with nothing in the compiler's cache, and compares.
+// makeAgain makes the release again, from another clone and with nothing in the compiler's cache, and compares.
 func makeAgain(version, root, out string) error {
 	dir, err := os.MkdirTemp("", "xds-relay-again")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	clone, again := filepath.Join(dir, "a", "clone"), filepath.Join(dir, "dist")
-	if _, err := output(root, "git", "clone", "--quiet", ".", clone); err != nil {
-		return err
-	}
-	if err := makeRelease(version, clone, again, []string{"GOCACHE=" + filepath.Join(dir, "cache")}); err != nil {
+	again := filepath.Join(dir, "dist")
+	if err := makeRelease(version, root, again, []string{"GOCACHE=" + filepath.Join(dir, "cache")}); err != nil {
 		return err
 	}
 	first, err := os.ReadFile(filepath.Join(out, sumsFile))

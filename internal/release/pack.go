@@ -107,9 +107,14 @@ func (r *release) tar(w io.Writer, files []file) error {
 // packaged makes the package of a format, from deploy/package/nfpm.yaml.
 func (r *release) packaged(p platform, format string) error {
 	// Paths of the scripts and contents are relative to the checkout.
+	back, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	if err := os.Chdir(r.root); err != nil {
 		return err
 	}
+	defer func() { _ = os.Chdir(back) }() // it was there
 	config, err := nfpm.ParseFileWithEnvMapping("deploy/package/nfpm.yaml", func(name string) string {
 		return map[string]string{"ARCH": p.arch, "VERSION": r.version, "STAGE": r.stage, "BINARY": r.binary(p)}[name]
 	})
