@@ -3,11 +3,11 @@
 set -e
 case "$1" in
 remove | 0)
-	[ ! -d "$DPKG_ROOT/run/systemd/system" ] || systemctl daemon-reload
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload
 	;;
 purge)
 	# The snapshot. The user stays, so that nobody else gets its number and, with it, what files of it
 	# there are elsewhere.
-	rm -rf "$DPKG_ROOT/var/lib/xds-relay"
+	rm -rf /var/lib/xds-relay
 	;;
 esac

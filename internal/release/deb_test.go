@@ -14,67 +14,25 @@ import (
 	"time"
 )
 
-// system is a Debian without anything in it but what dpkg needs.
-type system struct {
-	t    *testing.T
-	root string
-}
+// insideEnv names the directory with the packages to the process in a system of its own.
+const insideEnv = "XDS_RELAY_TEST_INSIDE"
 
-func newSystem(t *testing.T) *system {
-	t.Helper()
-	for _, tool := range []string{"dpkg", "useradd", "setpriv"} {
-		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
-			t.Skip("the packages are tried where there are dpkg, useradd and setpriv, by root; uid ", os.Getuid(), ", ", err)
-		}
-	}
-	s := &system{t, t.TempDir()}
-	for p := s.root; len(p) > len(os.TempDir()); p = filepath.Dir(p) { // the relay's user has to get there
-		if err := os.Chmod(p, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, dir := range []string{"etc", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"} {
-		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, file := range []string{"etc/passwd", "etc/group", "etc/shadow", "etc/gshadow", "var/lib/dpkg/status", "var/lib/dpkg/available"} {
-		s.write(file, "")
-	}
-	return s
-}
-
-func (s *system) path(name string) string { return filepath.Join(s.root, name) }
-
-func (s *system) write(name, text string) {
-	s.t.Helper()
-	if err := os.WriteFile(s.path(name), []byte(text), 0o644); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *system) read(name string) string {
-	text, err := os.ReadFile(s.path(name))
-	if err != nil {
-		s.t.Error(err)
-	}
-	return string(text)
-}
-
-// dpkg runs it on the system. The scripts run in the one around, and are told of DPKG_ROOT.
-func (s *system) dpkg(args ...string) string {
-	s.t.Helper()
-	said, err := exec.Command("dpkg", append([]string{"--root=" + s.root, "--force-script-chrootless", "--force-depends", "--force-confdef"}, args...)...).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("dpkg %q: %v\n%s", args, err, said)
-	}
-	return string(said)
-}
-
-// TestDebian installs the package, runs the relay as the unit does, has it read its configuration again,
-// upgrades, and removes and purges it.
+// TestDebian installs the package by dpkg into a copy of this system, which is gone afterwards, runs the relay as the unit does,
+// has it read its configuration again, upgrades and goes back, and removes and purges it.
 func TestDebian(t *testing.T) {
-	s := newSystem(t)
+	if dir := os.Getenv(insideEnv); dir != "" {
+		inside(t, dir)
+		return
+	}
+	for _, tool := range []string{"dpkg", "unshare", "setpriv"} {
+		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
+			t.Skip("the packages are tried where there are dpkg, unshare and setpriv, by root; uid ", os.Getuid(), ", ", err)
+		}
+	}
+	const may = `mount -t tmpfs none "$0" && mkdir "$0/up" "$0/work" "$0/root" && mount -t overlay -o "lowerdir=/,upperdir=$0/up,workdir=$0/work" none "$0/root"`
+	if said, err := exec.Command("unshare", "--mount", "sh", "-c", may, t.TempDir()).CombinedOutput(); err != nil {
+		t.Skipf("no copy of this system can be made: %v, %s", err, said)
+	}
 	relay := filepath.Join(t.TempDir(), "xds-relay")
 	build := exec.Command("go", "build", "-o", relay, "./cmd/xds-relay")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
@@ -85,74 +43,142 @@ func TestDebian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What is mounted here is not in the copy, and this may be.
+	const copied = `mkdir "$0/root/packages" && cp "$1"/* "$0/root/packages" && cp "$2" "$0/root/test" && for dir in proc dev; do mount --rbind /$dir "$0/root/$dir"; done &&
+		mount -t tmpfs none "$0/root/tmp" && mount -t tmpfs none "$0/root/run" && exec chroot "$0/root" /test -test.run '^TestDebian$' -test.v`
+	packages := t.TempDir()
+	for _, version := range []string{"v0.1.0", "v0.2.0"} {
+		r := staged(t, version, string(program))
+		if err := r.packaged(here(t), "deb"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(r.of(here(t), ".deb"), filepath.Join(packages, version+".deb")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", may+" && "+copied, t.TempDir(), packages, self)
+	cmd.Env = append(os.Environ(), insideEnv+"=/packages", "TMPDIR=/tmp")
+	said, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "--- PASS: TestDebian") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+func here(t *testing.T) platform {
+	t.Helper()
 	arch, err := exec.Command("dpkg", "--print-architecture").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := platform{"linux", strings.TrimSpace(string(arch))}
-	old, now := staged(t, "v0.1.0", string(program)), staged(t, "v0.2.0", string(program))
-	for _, r := range []*release{old, now} {
-		if err := r.packaged(here, "deb"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return platform{"linux", strings.TrimSpace(string(arch))}
+}
 
-	if said := s.dpkg("--install", old.of(here, ".deb")); !strings.Contains(said, "systemctl enable --now xds-relay") {
+// inside is TestDebian in the copy.
+func inside(t *testing.T, packages string) {
+	s := system{t}
+	old, now := filepath.Join(packages, "v0.1.0.deb"), filepath.Join(packages, "v0.2.0.deb")
+	if said := s.dpkg("--install", old); !strings.Contains(said, "systemctl enable --now xds-relay") {
 		t.Errorf("it does not say how to go on:\n%s", said)
 	}
 	uid, gid := s.user()
-	s.owned("etc/xds-relay", 0o750, 0, gid)
-	s.owned("etc/xds-relay/relay.yaml", 0o640, 0, gid)
-	s.owned("usr/bin/xds-relay", 0o755, 0, 0)
-
+	s.owned("/etc/xds-relay", 0o750, 0, gid)
+	s.owned(conffile, 0o640, 0, gid)
+	s.owned("/usr/bin/xds-relay", 0o755, 0, 0)
+	if said, err := exec.Command("xds-relay", "validate", "-c", conffile).CombinedOutput(); err != nil {
+		t.Errorf("the configuration of the package: %v\n%s", err, said)
+	}
+	if analyze, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("the unit is not verified: systemd-analyze is not here")
+	} else if said, err := exec.Command(analyze, "verify", unitFile).CombinedOutput(); err != nil || bytes.Contains(said, []byte("xds-relay")) {
+		t.Errorf("verify: %v\n%s", err, said)
+	}
 	// What systemd makes of StateDirectory.
-	state := s.path("var/lib/xds-relay")
-	if err := os.MkdirAll(state, 0o700); err != nil {
+	if err := os.Mkdir(state, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(state, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	config := s.read("etc/xds-relay/relay.yaml")
-	for before, after := range map[string]string{"/var/lib/xds-relay": state, ":18000": ":0", ":18001": ":0", ":18002": ":0"} {
-		config = strings.ReplaceAll(config, before, after)
-	}
-	s.write("etc/xds-relay/relay.yaml", config)
-	s.starts(uid, gid)
+	// Others may run here.
+	config := strings.NewReplacer(":18000", ":0", ":18001", ":0", ":18002", ":0").Replace(s.read(conffile))
+	s.write(conffile, config)
+	s.starts()
 
 	// An upgrade, and a step back, leave alone what is not the package's.
-	s.write("var/lib/xds-relay/snapshot", "the last known good state")
-	for _, r := range []*release{now, old, now} {
-		s.dpkg("--install", r.of(here, ".deb"))
-		if s.read("etc/xds-relay/relay.yaml") != config || s.read("var/lib/xds-relay/snapshot") != "the last known good state" {
-			t.Errorf("%s has changed the configuration or the snapshot", r.version)
+	const snapshot = state + "/kept"
+	s.write(snapshot, "the last known good state")
+	for _, file := range []string{now, old, now} {
+		s.dpkg("--install", file)
+		if s.read(conffile) != config || s.read(snapshot) != "the last known good state" {
+			t.Errorf("%s has changed the configuration or the state", file)
 		}
-		s.owned("etc/xds-relay/relay.yaml", 0o640, 0, gid)
-		s.starts(uid, gid)
+		s.owned(conffile, 0o640, 0, gid)
+		s.owned(state, 0o700, uid, gid)
+		s.starts()
 	}
 
 	s.dpkg("--remove", "xds-relay")
-	if _, err := os.Stat(s.path("usr/bin/xds-relay")); !os.IsNotExist(err) {
-		t.Errorf("the program after it is removed: %v", err)
-	}
-	if s.read("etc/xds-relay/relay.yaml") != config || s.read("var/lib/xds-relay/snapshot") == "" {
-		t.Error("only a purge takes the configuration and the snapshot away")
+	s.gone("/usr/bin/xds-relay", unitFile)
+	if s.read(conffile) != config || s.read(snapshot) == "" {
+		t.Error("only a purge takes the configuration and the state away")
 	}
 	s.dpkg("--purge", "xds-relay")
-	for _, name := range []string{"etc/xds-relay", "var/lib/xds-relay"} {
-		if _, err := os.Stat(s.path(name)); !os.IsNotExist(err) {
-			t.Errorf("%s after a purge: %v", name, err)
-		}
-	}
-	if left := s.dpkg("--list"); strings.Contains(left, "xds-relay") {
+	s.gone("/etc/xds-relay", state, "/usr/share/doc/xds-relay")
+	if left, err := exec.Command("dpkg", "--status", "xds-relay").CombinedOutput(); err == nil {
 		t.Errorf("dpkg still knows it:\n%s", left)
 	}
 }
 
-// user is the relay's.
-func (s *system) user() (uid, gid int) {
+const (
+	conffile = "/etc/xds-relay/relay.yaml"
+	unitFile = "/usr/lib/systemd/system/xds-relay.service"
+	state    = "/var/lib/xds-relay"
+)
+
+// system is the copy, which the process is in.
+type system struct{ t *testing.T }
+
+func (s system) write(name, text string) {
 	s.t.Helper()
-	for line := range strings.Lines(s.read("etc/passwd")) {
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s system) read(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return string(text)
+}
+
+func (s system) gone(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		if _, err := os.Stat(name); !os.IsNotExist(err) {
+			s.t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+}
+
+func (s system) dpkg(args ...string) string {
+	s.t.Helper()
+	said, err := exec.Command("dpkg", append([]string{"--force-confdef"}, args...)...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("dpkg %q: %v\n%s", args, err, said)
+	}
+	return string(said)
+}
+
+// user is the relay's.
+func (s system) user() (uid, gid int) {
+	s.t.Helper()
+	for line := range strings.Lines(s.read("/etc/passwd")) {
 		f := strings.Split(strings.TrimSpace(line), ":")
 		if f[0] != "xds-relay" {
 			continue
@@ -164,13 +190,13 @@ func (s *system) user() (uid, gid int) {
 		}
 		return uid, gid
 	}
-	s.t.Fatalf("no user in\n%s", s.read("etc/passwd"))
+	s.t.Fatalf("no user in\n%s", s.read("/etc/passwd"))
 	return 0, 0
 }
 
-func (s *system) owned(name string, mode os.FileMode, uid, gid int) {
+func (s system) owned(name string, mode os.FileMode, uid, gid int) {
 	s.t.Helper()
-	info, err := os.Stat(s.path(name))
+	info, err := os.Stat(name)
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -181,19 +207,13 @@ func (s *system) owned(name string, mode os.FileMode, uid, gid int) {
 	}
 }
 
-// starts runs the unit's commands as systemd would, as far as that goes without it: under the unit's user,
-// without capabilities, told of a socket for READY and WATCHDOG.
-func (s *system) starts(uid, gid int) {
+// starts runs the unit's commands as systemd would, as far as that goes without it: by the unit's user, without capabilities,
+// on a system that can only be read but for the state and /tmp, told of a socket for READY and WATCHDOG.
+func (s system) starts() {
 	s.t.Helper()
 	commands := map[string][]string{}
-	for line := range strings.Lines(s.read("usr/lib/systemd/system/xds-relay.service")) {
+	for line := range strings.Lines(s.read(unitFile)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(key, "Exec") {
-			for _, path := range []string{"/usr/bin/", "/etc/"} {
-				value = strings.ReplaceAll(value, " "+path, " "+s.path(path)+"/")
-				if strings.HasPrefix(value, path) {
-					value = s.path(path) + value[len(path)-1:]
-				}
-			}
 			commands[key] = append(commands[key], value)
 		}
 	}
@@ -201,18 +221,14 @@ func (s *system) starts(uid, gid int) {
 		s.t.Fatalf("the unit's commands: %q", commands)
 	}
 	as := func(command string) *exec.Cmd {
-		return exec.Command("setpriv", append([]string{"--reuid", strconv.Itoa(uid), "--regid", strconv.Itoa(gid), "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"}, strings.Fields(command)...)...)
+		return exec.Command("unshare", "--mount", "sh", "-c", `mount --bind `+state+` `+state+` && mount -o remount,ro,bind / && exec setpriv --reuid xds-relay --regid xds-relay --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all `+command)
 	}
-	dir := s.path("var/run-test")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	socket := filepath.Join(dir, "notify")
+	const socket = "/run/notify"
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: socket})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	defer os.Remove(socket)
 	defer l.Close()
 	if err := os.Chmod(socket, 0o777); err != nil {
 		s.t.Fatal(err)
