@@ -83,6 +83,15 @@ e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds i
 e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml, and the dashboards of deploy/grafana, with Prometheus' own engine; builds it once, in minutes
 	GOWORK=off $(GO) test -C internal/test/e2e/alerts -count=1 -v .
 
+.PHONY: e2e-helm
+e2e-helm: fetch-envoy ## the Helm chart: linted, rendered, validated, and run by a real relay and a real Envoy; builds Helm once, in minutes; RUN=Sidecar picks tests
+	GOWORK=off $(GO) test -C internal/test/e2e/helm -count=1 -timeout 30m -v -run '^Test$(RUN)' .
+
+.PHONY: helm-plain
+helm-plain: ## write deploy/kubernetes, and what the chart has of the relay's configuration, again
+	$(GO) test ./deploy -count=1 -run '^TestChartConfig$$' -update
+	GOWORK=off $(GO) test -C internal/test/e2e/helm -count=1 -run '^TestPlain$$' -update .
+
 AXE = bin/axe/node_modules/axe-core/axe.min.js
 
 $(AXE):
