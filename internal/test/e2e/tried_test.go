@@ -23,6 +23,7 @@ var tried = []struct{ what, file, pattern, by string }{
 	{"Consul, above", "internal/test/e2e/consul/build_test.go", `consulVersion = "v([^"]+)"`, "`make e2e-consul`"},
 	{"Envoy Gateway, above", "internal/test/e2e/envoygateway/main_test.go", `gatewayVersion = "v([^"]+)"`, "`make e2e-envoy-gateway`"},
 	{"Prometheus' engine, for alerts and dashboards", "internal/test/e2e/alerts/go.mod", `github\.com/prometheus/prometheus v(\S+)`, "`make e2e-alerts`"},
+	{"Helm, without a cluster", "internal/test/e2e/helm/go.mod", `helm\.sh/helm/v3 v(\S+)`, "`make e2e-helm`"},
 	{"the relay's version before, beside, above and below", "internal/test/peer/earlier.go", `earlierCommit = "([^"]+)"`, "`go test ./internal/test/e2e -run OneVersionApart`, and the gate"},
 }
 
