@@ -164,7 +164,7 @@ release-twice: ## make the release, and again from another clone without a build
 	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)' -twice
 
 .PHONY: test-release
-test-release: ## try what is packed: the .deb on a system of its own where there is dpkg, by root
+test-release: ## try what is packed, and by root on Debian the .deb in copies of the system, with a real systemd
 	GOWORK=off $(GO) vet -C internal/release ./...
 	GOWORK=off $(GO) test -C internal/release -count=1 ./...
 

@@ -24,41 +24,15 @@ func TestDebian(t *testing.T) {
 		inside(t, dir)
 		return
 	}
-	if testing.Short() {
-		t.Skip("make test-release tries the packages")
-	}
-	for _, tool := range []string{"dpkg", "unshare", "setpriv"} {
-		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
-			t.Skip("the packages are tried where there are dpkg, unshare and setpriv, by root; uid ", os.Getuid(), ", ", err)
-		}
-	}
+	needs(t, "dpkg", "unshare", "setpriv")
 	const may = `mount -t tmpfs none "$0" && mkdir "$0/up" "$0/work" "$0/root" && mount -t overlay -o "lowerdir=/,upperdir=$0/up,workdir=$0/work" none "$0/root"`
 	if said, err := exec.Command("unshare", "--mount", "sh", "-c", may, t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("no copy of this system can be made: %v, %s", err, said)
 	}
-	relay := filepath.Join(t.TempDir(), "xds-relay")
-	build := exec.Command("go", "build", "-o", relay, "./cmd/xds-relay")
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	program, err := os.ReadFile(relay)
-	if err != nil {
-		t.Fatal(err)
-	}
 	// What is mounted here is not in the copy, and this may be.
 	const copied = `mkdir "$0/root/packages" && cp "$1"/* "$0/root/packages" && cp "$2" "$0/root/test" && for dir in proc dev; do mount --rbind /$dir "$0/root/$dir"; done &&
 		mount -t tmpfs none "$0/root/tmp" && mount -t tmpfs none "$0/root/run" && exec chroot "$0/root" /test -test.run '^TestDebian$' -test.v`
-	packages := t.TempDir()
-	for _, version := range []string{"v0.1.0", "v0.2.0"} {
-		r := staged(t, version, string(program))
-		if err := r.packaged(here(t), "deb"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(r.of(here(t), ".deb"), filepath.Join(packages, version+".deb")); err != nil {
-			t.Fatal(err)
-		}
-	}
+	packages := debs(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +42,93 @@ func TestDebian(t *testing.T) {
 	said, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "--- PASS: TestDebian") {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// needs skips a test where it cannot run, or takes too long.
+func needs(t *testing.T, tools ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-release tries the packages")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
+			t.Skip("the packages are tried by root, where there are ", tools, "; uid ", os.Getuid(), ", ", err)
+		}
+	}
+}
+
+// debs are packages of two versions, by version, in a directory.
+func debs(t *testing.T) (dir string) {
+	t.Helper()
+	program, err := os.ReadFile(static(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for _, version := range []string{"v0.1.0", "v0.2.0"} {
+		r := staged(t, version, string(program))
+		if err := r.packaged(here(t), "deb"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(r.of(here(t), ".deb"), filepath.Join(dir, version+".deb")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestBooted does with the package what an administrator does, with a real systemd: it starts the unit, reloads it, upgrades, goes
+// back, has the relay get stuck, and purges it.
+func TestBooted(t *testing.T) {
+	needs(t, "dpkg", "unshare", "nsenter", "systemctl", "pivot_root")
+	scripts := filepath.Join(checkout, "internal/release/testdata")
+	booted, err := os.ReadFile(filepath.Join(scripts, "booted.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	boot := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net", "--cgroup", "sh", filepath.Join(scripts, "boot.sh"), t.TempDir(), debs(t))
+	boot.Stdout, boot.Stderr = &said, &said
+	if err := boot.Start(); err != nil {
+		t.Skip("no system can be booted here: ", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = boot.Wait() // it is killed
+	}()
+	defer func() {
+		_ = boot.Process.Kill() // and so is all that it has started
+		<-ended
+	}()
+	within := func(script string, args ...string) (string, error) {
+		first, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", boot.Process.Pid))
+		if err != nil {
+			return "", err
+		}
+		cmd := exec.Command("nsenter", append([]string{"--target", strings.TrimSpace(string(first)), "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--root", "--wd", "sh", "-s"}, args...)...)
+		cmd.Env = []string{"PATH=/usr/bin:/usr/sbin:/bin:/sbin"}
+		cmd.Stdin = strings.NewReader(script)
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	up := func() bool {
+		text, _ := within("systemctl is-system-running") // it says so with an exit code, too
+		return text == "running\n" || text == "degraded\n"
+	}
+	for begin := time.Now(); !up(); time.Sleep(100 * time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Skipf("no system can be booted here:\n%s", &said)
+		}
+	}
+	mode := ""
+	if _, err := within("systemd-run --wait -p PrivateDevices=yes true"); err != nil {
+		mode = "nodev"
+		t.Log("systemd cannot make a /dev for a unit here: tried with PrivateDevices=no")
+	}
+	if text, err := within(string(booted), mode); err != nil || !strings.Contains(text, "all is well") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 

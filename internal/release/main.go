@@ -62,17 +62,22 @@ func run(version, root, out string, twice bool) (err error) {
 	if err := committed(root); err != nil {
 		return err
 	}
-	if err := makeRelease(version, root, out, nil); err != nil || !twice {
+	head, err := output(root, "git", "rev-parse", "HEAD")
+	if err != nil {
 		return err
 	}
-	return makeAgain(version, root, out)
+	commit := string(bytes.TrimSpace(head))
+	if err := makeRelease(version, root, commit, out, nil); err != nil || !twice {
+		return err
+	}
+	return makeAgain(version, root, commit, out)
 }
 
 // semver is a version as tags have it (https://semver.org).
 var semver = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`)
 
 // makeRelease makes a release in out, with some variables of the environment for the compiler.
-func makeRelease(version, root, out string, env []string) (err error) {
+func makeRelease(version, root, commit, out string, env []string) (err error) {
 	if !semver.MatchString(version) {
 		return fmt.Errorf("the version is %q; write it as in: make release VERSION=v0.1.0", version)
 	}
@@ -83,7 +88,10 @@ func makeRelease(version, root, out string, env []string) (err error) {
 	defer os.RemoveAll(r.stage)
 	// The compiler notes the commit in a clone, and not in a worktree.
 	r.root = filepath.Join(r.stage, "clone")
-	if _, err := output(root, "git", "clone", "--quiet", ".", r.root); err != nil {
+	if _, err := output(root, "git", "clone", "--quiet", "--no-checkout", ".", r.root); err != nil {
+		return err
+	}
+	if _, err := output(r.root, "git", "checkout", "--quiet", "--detach", commit); err != nil {
 		return err
 	}
 	// Nothing of the caller's own gets into a binary.
@@ -128,14 +136,14 @@ func committed(root string) error {
 }
 
 // makeAgain makes the release again, from another clone and with nothing in the compiler's cache, and compares.
-func makeAgain(version, root, out string) error {
+func makeAgain(version, root, commit, out string) error {
 	dir, err := os.MkdirTemp("", "xds-relay-again")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	again := filepath.Join(dir, "dist")
-	if err := makeRelease(version, root, again, []string{"GOCACHE=" + filepath.Join(dir, "cache")}); err != nil {
+	if err := makeRelease(version, root, commit, again, []string{"GOCACHE=" + filepath.Join(dir, "cache")}); err != nil {
 		return err
 	}
 	first, err := os.ReadFile(filepath.Join(out, sumsFile))
