@@ -24,10 +24,11 @@ grep -q '^Seccomp:.2$' "/proc/$first/status" || fail "it has no filter of system
 xds-relay ps
 
 systemctl reload xds-relay || fail "it does not reload"
-cp -p /etc/xds-relay/relay.yaml /root/kept
+cp -p /etc/xds-relay/relay.yaml /etc/xds-relay/relay.yaml.kept
 echo 'nonsense: 1' >>/etc/xds-relay/relay.yaml
 ! systemctl reload xds-relay || fail "it reloads a configuration with a mistake"
-cat /root/kept >/etc/xds-relay/relay.yaml
+cat /etc/xds-relay/relay.yaml.kept >/etc/xds-relay/relay.yaml
+rm /etc/xds-relay/relay.yaml.kept
 
 for version in v0.2.0 v0.1.0 v0.2.0; do
 	before=$(pid)
