@@ -64,6 +64,7 @@ var contests = []contest{
 	// --start snapshot measures it alone.
 	{"W2", "named", []string{"floor", "floor-fixed", "relay", "linear"}, nil},
 	{"W3", "herd", peers, nil},
+	{"W3-named", "herd-named", []string{"floor", "floor-fixed", "relay", "linear"}, nil},
 	{"W4", "reconnect", peers, nil},
 	{"W5", "memory", append(slices.Clone(peers), "mux"), nil},
 	{"W5-names", "names", []string{"relay"}, nil},

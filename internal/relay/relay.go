@@ -82,6 +82,7 @@ type Relay struct {
 	ready   *readiness
 	alive   *health.Watchdog
 	memory  *memory.Watch
+	trim    *memory.Trim
 	keeper  *keeper // nil: there is no snapshot
 	passage *passage
 
@@ -155,7 +156,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		s.upstream.Hop, s.upstream.Answers = o.Hop, answers
 	}
 	r.warnOfRoom(c)
-	r.memory = memory.New(o.Log)
+	r.memory, r.trim = memory.New(o.Log), memory.NewTrim()
 	r.server = downstream.NewServer(r.serverConfig(c))
 	r.passage = newPassage(r.groups, forCalls(c, r.ways), o.Hop, o.Log.With("component", "upstream"))
 	r.server.PassThrough(services(c), r.passage)
@@ -198,7 +199,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
-		Pressed:         r.memory.Pressed,
+		Pressed:         r.pressed,
 		MaxConnections:  room.Most,
 		MoreConnections: room.Hint,
 
@@ -208,6 +209,12 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 
 		Events: r.options.Events, Watch: r.options.Watch, StaleAfter: c.Admin.StaleAfter,
 	}
+}
+
+// pressed is asked for each stream that a client opens.
+func (r *Relay) pressed() bool {
+	r.trim.Came()
+	return r.memory.Pressed()
 }
 
 // Config is the configuration in force. Nobody may change it.
@@ -280,6 +287,7 @@ func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.groups.keep()
 	r.server.Close(spread) // until then, the remaining clients get all changes
+	r.trim.Close()
 	if r.keeper != nil {
 		r.keeper.save(true) // the interest of clients that have left
 	}

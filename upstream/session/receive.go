@@ -99,13 +99,14 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 // (UP-6). It reports whether there are some.
 func (c *Core) endsWindow(s *slot, d *Response, now time.Time) (some bool) {
 	l := s.stream.lanes[d.TypeURL]
-	if l == nil || !l.gathers.After(now) {
+	if l == nil || l.gathers.IsZero() {
 		return false
 	}
-	if l.gathers = now; !c.changesAt.IsZero() {
-		c.changesAt, some = now, true
+	if l.gathers = (time.Time{}); c.changesAt.IsZero() {
+		return false
 	}
-	return some
+	c.changesAt = now
+	return true
 }
 
 // identifies takes in what the server calls itself, if it says so, and reports whether that is news.

@@ -21,7 +21,7 @@ var (
 	memoryFigures = units{"rss_base": "MiB", "rss_per_client": "KiB", "heap_per_client": "KiB"}
 	namesFigures  = units{"rss_per_client_and_name": "B", "heap_per_client_and_name": "B", "names_per_client": ""}
 	coldFigures   = units{
-		"cpu_per_cold_client": "ms", "rss_base": "MiB", "rss_per_client": "KiB", "rss_peak": "MiB", "rss_peak_per_client": "KiB",
+		"cpu_per_cold_client": "ms", "rss_base": "MiB", "rss_per_client": "KiB", "rss_peak": "MiB", "rss_peak_per_client": "KiB", "rss_after_per_client": "KiB",
 		"all_synced": "s", "resources_per_client": "", "resource_bytes_per_client": "B", "bytes_per_client": "B",
 		"bytes_up_per_client": "B", "upstream_streams": "", "upstream_extra_bytes": "B",
 	}
@@ -45,7 +45,7 @@ func (w *Workload) Figures() map[string]string {
 		return memoryFigures
 	case "names":
 		return namesFigures
-	case "herd", "reconnect":
+	case "herd", "herd-named", "reconnect":
 		return union(coldFigures, distribution("sync"))
 	case "soak":
 		return union(changeFigures, distribution("propagation"), distribution("last_client"), soakFigures)

@@ -19,11 +19,26 @@ func herd(r *run) error {
 		return err
 	}
 	all := &profile{delta: r.SotW == 0, subs: []*wire.Subscription{r.clusters(r.SotW == 0, nil)}, complete: r.World.Clusters}
+	return r.herd(same(all))
+}
+
+// herdNamed is the same where each client asks for some by name. The client that was there before has asked for all.
+func herdNamed(r *run) error {
+	some := func(n int) *profile {
+		return &profile{delta: true, subs: []*wire.Subscription{r.assignments(true, n)}, complete: n}
+	}
+	if err := r.primeWith(some(r.World.Assignments)); err != nil {
+		return err
+	}
+	return r.herd(func(int) *profile { return some(r.Names) })
+}
+
+func (r *run) herd(of func(i int) *profile) error {
 	before, err := r.source()
 	if err != nil {
 		return err
 	}
-	base, err := r.stampede(all, &r.fleet.complete, "complete")
+	base, err := r.stampede(of, &r.fleet.complete, "complete")
 	if err != nil {
 		return err
 	}
@@ -42,7 +57,9 @@ func herd(r *run) error {
 	if err != nil {
 		return err
 	}
-	r.idle(base, idle, r.Clients)
+	if r.target.Pid != 0 {
+		r.result.Add("rss_per_client", float64(idle.RSS-base.RSS)/float64(r.Clients)/1024, "KiB")
+	}
 	return nil
 }
 
@@ -57,13 +74,13 @@ func reconnect(r *run) error {
 		return fmt.Errorf("the server gives %d clusters of %d a version and a name", n, r.World.Clusters)
 	}
 	back := &profile{delta: true, subs: []*wire.Subscription{r.clusters(true, versions)}}
-	_, err = r.stampede(back, &r.fleet.answered, "answered")
+	_, err = r.stampede(same(back), &r.fleet.answered, "answered")
 	return err
 }
 
 // stampede lets all clients connect at once, waits until they are as they should be, and
 // adds what it took.
-func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base process.Usage, err error) {
+func (r *run) stampede(of func(i int) *profile, count *atomic.Int64, what string) (base process.Usage, err error) {
 	if r.target.Pid != 0 {
 		if err := process.ResetPeak(r.target.Pid); err != nil {
 			return base, err
@@ -74,7 +91,7 @@ func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base proce
 	}
 	r.progress("connect", 0)
 	begin := time.Now()
-	if err := r.fleet.connect(r.ctx, same(p), 0, r.Clients, r.pace(r.ConnectRate)); err != nil {
+	if err := r.fleet.connect(r.ctx, of, 0, r.Clients, r.pace(r.ConnectRate)); err != nil {
 		return base, err
 	}
 	r.progress("connected", 0.5)
@@ -95,6 +112,7 @@ func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base proce
 		add("rss_base", float64(base.RSS)/(1<<20), "MiB")
 		add("rss_peak", float64(u.Peak)/(1<<20), "MiB")
 		add("rss_peak_per_client", float64(u.Peak-base.RSS)/n/1024, "KiB")
+		add("rss_after_per_client", float64(u.RSS-base.RSS)/n/1024, "KiB")
 	}
 	add("all_synced", elapsed.Seconds(), "s")
 	add("resources_per_client", float64(f.resources.Load())/n, "")

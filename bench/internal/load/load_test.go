@@ -75,12 +75,9 @@ func TestWorkloads(t *testing.T) {
 				return v
 			}
 			switch w.Name {
-			case "herd", "reconnect":
-				resources := float64(o.World.Clusters)
-				if w.Name == "reconnect" {
-					resources = 0
-				}
-				if n := get("resources_per_client"); n != resources {
+			case "herd", "herd-named", "reconnect":
+				resources := map[string]int{"herd": o.World.Clusters, "herd-named": o.Names}[w.Name]
+				if n := get("resources_per_client"); n != float64(resources) {
 					t.Errorf("%v resources for each client, want %v", n, resources)
 				}
 				if get("rss_peak") == 0 {

@@ -221,11 +221,16 @@ func same(p *profile) func(int) *profile { return func(int) *profile { return p 
 func (r *run) prime() (versions map[string]string, err error) {
 	p := &profile{delta: true, subs: []*wire.Subscription{r.clusters(true, nil)}, complete: r.World.Clusters}
 	p.versions = make(map[string]string)
+	return p.versions, r.primeWith(p)
+}
+
+// primeWith has one client come and get everything that it asks for, so that the server has it.
+func (r *run) primeWith(p *profile) error {
 	r.progress("first client", 0)
 	if err := r.primer.connect(r.ctx, same(p), 0, 1, r.pace(0)); err != nil {
-		return nil, err
+		return err
 	}
-	return p.versions, r.primer.await(r.ctx, "complete", &r.primer.complete, 1, syncWithin)
+	return r.primer.await(r.ctx, "complete", &r.primer.complete, 1, syncWithin)
 }
 
 // assignments is a subscription of n random endpoint assignments.

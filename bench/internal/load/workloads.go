@@ -50,6 +50,11 @@ var Workloads = []*Workload{{
 	Defaults: Options{Clients: 1000, Settle: 3 * time.Second, World: clusters},
 	run:      herd,
 }, {
+	Name:     "herd-named",
+	Short:    "W3: all clients connect at once, each for some endpoint assignments by name",
+	Defaults: Options{Clients: 1000, Names: 100, Settle: 3 * time.Second, World: assignments},
+	run:      herdNamed,
+}, {
 	Name:     "reconnect",
 	Short:    "W4: all clients come back at once, and have everything",
 	Defaults: Options{Clients: 1000, World: clusters},

@@ -9,15 +9,16 @@ import (
 
 // headline are the figures of the tables, by workload.
 var headline = map[string][]string{
-	"fanout":    {"cpu_per_delivery", "cpu_per_response", "propagation_p50", "propagation_p99", "last_client_p50", "rss_per_client"},
-	"named":     {"cpu_per_delivery", "cpu_per_response", "propagation_p50", "propagation_p99", "last_client_p50"},
-	"herd":      {"cpu_per_cold_client", "all_synced", "sync_p50", "rss_peak_per_client"},
-	"reconnect": {"cpu_per_cold_client", "all_synced", "resource_bytes_per_client", "rss_peak_per_client"},
-	"memory":    {"rss_per_client", "heap_per_client"},
-	"names":     {"heap_per_client_and_name", "rss_per_client_and_name"},
-	"sotw":      {"cpu_per_response", "propagation_p50", "last_client_p50"},
-	"mixed":     {"cpu_per_delivery", "propagation_p50", "last_client_p50", "last_client_max"},
-	"soak":      {"cpu_per_delivery", "propagation_p99", "rss_slope", "heap_slope", "goroutines_slope", "fds_slope"},
+	"fanout":     {"cpu_per_delivery", "cpu_per_response", "propagation_p50", "propagation_p99", "last_client_p50", "rss_per_client"},
+	"named":      {"cpu_per_delivery", "cpu_per_response", "propagation_p50", "propagation_p99", "last_client_p50"},
+	"herd":       {"cpu_per_cold_client", "all_synced", "sync_p50", "rss_after_per_client", "rss_per_client"},
+	"herd-named": {"cpu_per_cold_client", "all_synced", "sync_p50", "rss_after_per_client", "rss_per_client"},
+	"reconnect":  {"cpu_per_cold_client", "all_synced", "resource_bytes_per_client", "rss_peak_per_client"},
+	"memory":     {"rss_per_client", "heap_per_client"},
+	"names":      {"heap_per_client_and_name", "rss_per_client_and_name"},
+	"sotw":       {"cpu_per_response", "propagation_p50", "last_client_p50"},
+	"mixed":      {"cpu_per_delivery", "propagation_p50", "last_client_p50", "last_client_max"},
+	"soak":       {"cpu_per_delivery", "propagation_p99", "rss_slope", "heap_slope", "goroutines_slope", "fds_slope"},
 }
 
 // Headline are the most important figures of a workload.
