@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -101,7 +102,8 @@ func overASnapshot(t *testing.T, writer, reader string) {
 		w.service(name, "127.0.0.1:1")
 	}
 	cp := startControlPlane(t, w.Mux())
-	sets := []string{"cache.snapshot.dir=" + filepath.Join(t.TempDir(), "state"), "cache.snapshot.interval=20ms", "timers.dne_timeout=1s", "downstream.drain_delay=0s"}
+	dir := filepath.Join(t.TempDir(), "state")
+	sets := []string{"cache.snapshot.dir=" + dir, "cache.snapshot.interval=20ms", "timers.dne_timeout=1s", "downstream.drain_delay=0s"}
 	r := serveBy(t, writer, cp.addr, sets...)
 	c := openDelta(t, r.Addr, "c")
 	c.Wildcard(cache.Cluster)
@@ -109,9 +111,16 @@ func overASnapshot(t *testing.T, writer, reader string) {
 	eventually(t, patience, func() error {
 		return first(c.Has(cache.Cluster, "a-cluster", "b-cluster", "c-cluster"), c.Has(cache.Endpoint, "a-cluster", "b-cluster"))
 	})
+	// A set may be sent before it is known to be complete, which the snapshot waits for.
+	eventually(t, patience, func() error {
+		if wanted, _, err := onDisk(dir); err != nil || wanted != 5 {
+			return fmt.Errorf("%d resources are on disk: %w", wanted, err)
+		}
+		return nil
+	})
 	c.Close()
 	cp.Stop()
-	r.Stop() // which writes what is new
+	r.Stop()
 
 	again := serveBy(t, reader, cp.addr, sets...)
 	eventually(t, patience, func() error { return logs(again, "snapshot loaded: 5 resources of 2 types as of ") })
