@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -194,7 +195,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
-		MaxAge:       c.Downstream.MaxConnectionAge,
+		Connection:   downstream.ConnectionBounds{MaxAge: c.Downstream.MaxConnectionAge, MinPing: c.Downstream.KeepaliveMin},
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
@@ -240,13 +241,15 @@ func (r *Relay) Listen() ([]net.Listener, error) {
 }
 
 // Listen opens a TCP address ("host:port") or a Unix socket ("unix:///path"),
-// which replaces a dead one of that name and is for the owner's group only.
+// which replaces a dead one of that name and is for the owner's group only. An abstract one
+// ("unix-abstract:name") is no file.
 func Listen(address string) (net.Listener, error) {
 	network, address, err := config.SplitListen(address)
 	if err != nil {
 		return nil, err
 	}
-	if network == "unix" {
+	file := network == "unix" && !strings.HasPrefix(address, "@")
+	if file {
 		if err := os.MkdirAll(filepath.Dir(address), 0o750); err != nil {
 			return nil, err
 		}
@@ -260,7 +263,7 @@ func Listen(address string) (net.Listener, error) {
 		}
 	}
 	l, err := net.Listen(network, address)
-	if err == nil && network == "unix" {
+	if err == nil && file {
 		err = os.Chmod(address, 0o660)
 	}
 	return l, err
