@@ -69,6 +69,11 @@ func TestPrefetch(t *testing.T) {
 	h.On(assignments).Asked([]string{"b", "c"})
 	h.Apply(assignments, &cache.Update{At: epoch, Removed: []string{"c"}})
 	wanted("b", "c") // its client is told so at once
+	h.Apply(allClusters, clusters(t, "", "d"), cache.Endpoint)
+	h.On(assignments).Asked([]string{"d"})
+	if a := h.Apply(assignments, &cache.Update{At: epoch, Missing: []string{"b", "d"}}); a.Silent != 1 || a.First != "b" {
+		t.Errorf("%d names are reported as missing, first %q; want the one that a client asks for", a.Silent, a.First)
+	}
 	h.Expire(epoch.Add(2 * time.Minute))
 	wanted("b")
 }
