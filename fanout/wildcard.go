@@ -48,9 +48,6 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()) == 0 }
 
-// whole reports whether all of the set is here, as it was once.
-func (w *wildcardLane) whole() bool { return w.synced && !w.early }
-
 // sendEarly lets clients that came with nothing have what is here of the set, although more of it may follow.
 func (w *wildcardLane) sendEarly() {
 	if w.pinned && !w.synced {
