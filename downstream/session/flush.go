@@ -194,7 +194,7 @@ func (s *Session) say(sp *candidate, now time.Time) *Response {
 		x.waitSince = time.Time{}
 		sp.removedNow(&sp.plan)
 	}
-	if x.url == cache.Cluster {
+	if x.api == cache.Cluster {
 		if s.kind.Type == "" {
 			s.warm(sp.changed)
 		}

@@ -96,7 +96,7 @@ func (s *Session) askAgain(now time.Time) *End {
 	for _, st := range s.states {
 		x := st.base()
 		if r := x.refusal; r != nil && !r.until.IsZero() && !r.until.After(now) {
-			return &End{AskAgain, fmt.Sprintf("xds-relay: there was no room for %s; ask again", shortName(x.url))}
+			return &End{AskAgain, fmt.Sprintf("xds-relay: there was no room for %s; ask again", x.url.Name())}
 		}
 	}
 	return nil
