@@ -42,6 +42,8 @@ type ServerConfig struct {
 	MaxInflight int
 	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
 	AcceptGzip bool
+	// V2 offers the services of the v2 API, too (V2-1).
+	V2 bool
 	// Gzip compresses what streams are sent whose clients accept it.
 	Gzip bool
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
@@ -171,6 +173,9 @@ func (s *Server) SetReady(ready bool) {
 	}
 	s.health.SetServingStatus("", state)
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
+	if s.config.V2 {
+		s.health.SetServingStatus("envoy.service.discovery.v2.AggregatedDiscoveryService", state)
+	}
 }
 
 // Close stops listening first, then tells every connection to take its next stream elsewhere

@@ -62,6 +62,8 @@ type Stream struct {
 	Delta bool
 	// Type is the one type of a per-type method; it is empty for ADS.
 	Type cache.TypeURL
+	// V2: the method is one of the v2 API, whose responses have no TTLs and no errors (V2-3).
+	V2 bool
 }
 
 // Groups decides which group a stream's types belong to. It is asked once for each type of a

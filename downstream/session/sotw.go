@@ -354,7 +354,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *plan) {
 		if a.Cause == cache.TTLExpired {
 			why = expired
 		}
-		p.errors = append(p.errors, resourceErr{name, why})
+		p.fail(name, why)
 		return
 	}
 	if a.Error != nil || !s.ends {

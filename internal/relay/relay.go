@@ -190,6 +190,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		FirstMessage: c.Downstream.FirstMessageTimeout,
 		MaxInflight:  int(c.Downstream.EffectiveMaxInflight()),
 		AcceptGzip:   c.Downstream.AcceptGzip,
+		V2:           c.Downstream.V2Transport,
 		Gzip:         c.Downstream.Gzip,
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,

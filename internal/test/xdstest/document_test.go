@@ -44,10 +44,6 @@ var notBuilt = map[string]string{
 	"REST-7":  "REST",
 	"REST-8":  "REST",
 	"REST-9":  "REST",
-	"V2-1":    "the v2 transport",
-	"V2-2":    "the v2 transport",
-	"V2-3":    "the v2 transport",
-	"V2-4":    "the v2 transport",
 }
 
 // lacks says what is missing of rules that are built but for that.

@@ -30,6 +30,7 @@ var downstreamRules = slices.Concat(
 	numbered("REST", 10, 10),
 	numbered("CSDS", 1, 7),
 	numbered("LRS", 1, 3), numbered("LRS", 9, 9),
+	numbered("V2", 1, 4),
 )
 
 const through = "transcripts have no words for services that go through; internal/relay"
@@ -55,6 +56,8 @@ var downstreamReasons = map[string]string{
 	"LRS-9":    through + "; TestRulesForCalls and TestCallClaimsAnIdentity",
 	"NAME-14":  "what is in a collection is no part of a name",
 	"ORDER-10": "there is no claim to find wrong",
+	"V2-1":     "transcripts for methods and messages; service.TestV2, downstream.TestRequestsOfV2 and FuzzV2Requests against the messages of v2, e2e.TestV2 with a client made of them",
+	"V2-2":     "transcripts have no words for bytes that a type does not know; e2e.TestV2",
 	"NODE-5":   "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }
 
