@@ -40,12 +40,7 @@ type ServerConfig struct {
 	// MaxInflight bounds the bytes of memory that requests take which are not complete, or not taken in
 	// yet, over all connections; one of them may take half of it. Zero means no bound (VALID-8).
 	MaxInflight int
-	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
-	AcceptGzip bool
-	// V2 offers the services of the v2 API, too (V2-1).
-	V2 bool
-	// Gzip compresses what streams are sent whose clients accept it.
-	Gzip bool
+	Offers
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
 	// means no bound.
 	RequestRate, RequestBurst int
@@ -72,6 +67,16 @@ type ServerConfig struct {
 	Events     *events.Ring
 	StaleAfter time.Duration
 	Watch      *events.Watch
+}
+
+// Offers are what clients may use beyond the plain form of the current API.
+type Offers struct {
+	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
+	AcceptGzip bool
+	// Gzip compresses what streams are sent whose clients accept it.
+	Gzip bool
+	// V2 has the services of the v2 API, too (V2-1).
+	V2 bool
 }
 
 // Server serves clients. Its methods may be called from any goroutine.
