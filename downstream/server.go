@@ -55,8 +55,8 @@ type ServerConfig struct {
 	MaxStreamsOfAll, MaxNamesOfAll int
 	// Pressed says that memory is short, so that no new streams are taken; it may be nil.
 	Pressed func() bool
-	// MaxAge is how old a connection may become; zero means no limit.
-	MaxAge time.Duration
+	// Connection bounds each connection.
+	Connection ConnectionBounds
 	// Log is for people; Observer may be nil.
 	Log      *slog.Logger
 	Observer Observer
@@ -77,6 +77,12 @@ type Offers struct {
 	Gzip bool
 	// V2 has the services of the v2 API, too (V2-1).
 	V2 bool
+}
+
+// ConnectionBounds are what a connection may do.
+type ConnectionBounds struct {
+	MaxAge  time.Duration // how old it may become; zero means no limit
+	MinPing time.Duration // the least time between two pings of the client; zero means 5 s
 }
 
 // Server serves clients. Its methods may be called from any goroutine.
@@ -118,10 +124,9 @@ const (
 	// connection keeps a buffer of this size, and the garbage collector lets the heap grow by as
 	// much again.
 	readBuffer = 4 << 10
-	// How a dead client is noticed, and how often a live one may ping.
+	// How a dead client is noticed.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
-	minPing          = 10 * time.Second
 	// handshakeLimit is how long a connection may take until it speaks HTTP/2, TLS included. It
 	// may not have sent a byte by then.
 	handshakeLimit = 10 * time.Second
@@ -158,8 +163,8 @@ func NewServer(c ServerConfig) *Server {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.ReadBufferSize(readBuffer),
-		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.MaxAge)),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.Connection.MaxAge)),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: cmp.Or(c.Connection.MinPing, 5*time.Second), PermitWithoutStream: true}),
 	)
 	s.registerServices()
 	s.offerHealth()

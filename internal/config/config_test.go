@@ -322,6 +322,7 @@ downstream:
   request_burst: 11
   max_response_bytes: 4MiB
   stall_timeout: 12s
+  keepalive_min: 6s
   max_connection_age: 30m
   resend_on_reconnect_types: [cds]
   never_synthesize_removal: [ECDS]
@@ -440,6 +441,7 @@ func fullConfig() Config {
 			RequestBurst:            11,
 			MaxResponseBytes:        4 * MiB,
 			StallTimeout:            12 * time.Second,
+			KeepaliveMin:            6 * time.Second,
 			MaxConnectionAge:        30 * time.Minute,
 			DrainDelay:              13 * time.Second,
 			ResendOnReconnectTypes:  []string{"cds"},

@@ -7,7 +7,8 @@ import (
 
 // Downstream configures the server side.
 type Downstream struct {
-	// Listen lists the addresses to serve on: host:port or unix:///path.
+	// Listen lists the addresses to serve on: host:port, unix:///path or, on Linux, unix-abstract:name, to
+	// which everybody in the same network namespace can connect.
 	// Default: ["127.0.0.1:18000"].
 	Listen []string `yaml:"listen"`
 
@@ -151,6 +152,11 @@ type Downstream struct {
 	// client. 0 is never.
 	// Default: 30s.
 	StallTimeout time.Duration `yaml:"stall_timeout"`
+
+	// KeepaliveMin is how often clients may send HTTP/2 pings, at least 1s. Whoever pings more often,
+	// again and again, loses the connection with GOAWAY, too_many_pings.
+	// Default: 5s.
+	KeepaliveMin time.Duration `yaml:"keepalive_min"`
 
 	// MaxConnectionAge is how old connections become, 10 % more or less at
 	// random, so that clients spread over replicas again; 0 is no limit, else

@@ -112,6 +112,7 @@ var reloads = map[string]Reload{
 	"downstream.request_burst":              ReloadNow,
 	"downstream.max_response_bytes":         ReloadNow,
 	"downstream.stall_timeout":              ReloadNow,
+	"downstream.keepalive_min":              ReloadRestart,
 	"downstream.max_connection_age":         ReloadRestart, // gRPC draws it when a connection begins
 	"downstream.resend_on_reconnect_types":  ReloadNow,
 	"downstream.never_synthesize_removal":   ReloadNow,

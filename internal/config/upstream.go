@@ -8,7 +8,8 @@ import (
 // Upstream configures the client side.
 type Upstream struct {
 	// Address is the gRPC target of the control plane: host:port,
-	// dns:///host:port or unix:///path (UP-1). files:///path is a directory, or a
+	// dns:///host:port, unix:///path or unix-abstract:name (UP-1). HTTPS_PROXY and NO_PROXY of the environment
+	// hold for it, but not for loopback: the proxy is asked by CONNECT. files:///path is a directory, or a
 	// file, with the resources themselves (FS-1).
 	// Default: 127.0.0.1:15010.
 	Address string `yaml:"address"`
