@@ -71,12 +71,9 @@ type ServerConfig struct {
 
 // Offers are what clients may use beyond the plain form of the current API.
 type Offers struct {
-	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
-	AcceptGzip bool
-	// Gzip compresses what streams are sent whose clients accept it.
-	Gzip bool
-	// V2 has the services of the v2 API, too (V2-1).
-	V2 bool
+	AcceptGzip bool // compressed requests are taken in; MaxRequest bounds what they are inflated to
+	Gzip       bool // what streams are sent whose clients accept it is compressed
+	V2         bool // the services of the v2 API are there, too (V2-1)
 }
 
 // ConnectionBounds are what a connection may do.

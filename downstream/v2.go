@@ -13,8 +13,7 @@ import (
 // that came later. So requests are read as current ones, and responses go out without TTLs and errors (session.Stream.V2);
 // whatever else is new in them a v2 client skips as fields that it does not know.
 
-// foreignToV2 refuses a request that asks for something by a field that v2 does not have. A v2 server would read such
-// a request as one for everything.
+// foreignToV2 refuses a request that asks by a field that v2 lacks: a v2 server would read it as one for everything.
 func foreignToV2(request proto.Message) *session.End {
 	locators := 0
 	switch req := request.(type) {

@@ -20,7 +20,8 @@ import (
 // nodeOfV2 has all that a node of v2 may have, and v3 has not.
 func nodeOfV2() *corev2.Node {
 	return &corev2.Node{
-		Id: "n", Cluster: "c", Locality: &corev2.Locality{Region: "r", Zone: "z", SubZone: "s"}, BuildVersion: "1.14/Clean/RELEASE",
+		Id: "n", Cluster: "c", Locality: &corev2.Locality{Region: "r", Zone: "z", SubZone: "s"},
+		BuildVersion:  "1.14/Clean/RELEASE", //nolint:staticcheck // clients of v2 still say it
 		Metadata:      &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue("v")}},
 		UserAgentName: "envoy", ClientFeatures: []string{"envoy.config.supports-resource-ttl"},
 		UserAgentVersionType: &corev2.Node_UserAgentVersion{UserAgentVersion: "1.14"},

@@ -24,7 +24,7 @@ func clusterOfV2(t *testing.T, name string, revision int) []byte {
 	t.Helper()
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&v2.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(time.Duration(revision) * time.Second),
-		Hosts: []*corev2.Address{{Address: &corev2.Address_Pipe{Pipe: &corev2.Pipe{Path: "/run/" + name}}}},
+		Hosts: []*corev2.Address{{Address: &corev2.Address_Pipe{Pipe: &corev2.Pipe{Path: "/run/" + name}}}}, //nolint:staticcheck // v3 does not have it
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestV2(t *testing.T) {
 	conn := dial(t, r.addr)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	node := &corev2.Node{Id: "old", BuildVersion: "1.14"}
+	node := &corev2.Node{Id: "old", BuildVersion: "1.14"} //nolint:staticcheck // clients of v2 still say it
 
 	delta, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
