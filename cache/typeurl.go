@@ -98,6 +98,15 @@ var table = map[TypeURL]*wellKnown{
 	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true, true, false},
 }
 
+// rows are the table with the types of the v2 API.
+var rows = func() map[TypeURL]*wellKnown {
+	all := maps.Clone(table)
+	for old, now := range ofV2 {
+		all[old] = table[now]
+	}
+	return all
+}()
+
 // other is the last row of the type table: every type the table does not name.
 var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false, false}
 
@@ -110,7 +119,7 @@ var secretMessages = []string{"envoy.extensions.transport_sockets.tls.v3.Secret"
 
 // row is the type's row of the type table.
 func (t TypeURL) row() *wellKnown {
-	if k, ok := table[t.V3()]; ok {
+	if k, ok := rows[t]; ok {
 		return k
 	}
 	if slices.Contains(secretMessages, string(t[strings.LastIndexByte(string(t), '/')+1:])) {
