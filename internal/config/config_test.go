@@ -310,6 +310,7 @@ downstream:
   max_request_bytes: 4096
   max_inflight_bytes: 1MiB
   accept_gzip: true
+  v2_transport: true
   gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
@@ -428,6 +429,7 @@ func fullConfig() Config {
 			MaxRequestBytes:         4 * KiB,
 			MaxInflightBytes:        MiB,
 			AcceptGzip:              true,
+			V2Transport:             true,
 			Gzip:                    true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,

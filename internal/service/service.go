@@ -24,24 +24,38 @@ type Service struct {
 	// Type is the only type that it serves; empty: it serves all.
 	Type cache.TypeURL
 	grpc.ServiceDesc
+	// v2 is its name in the v2 API, or "".
+	v2 string
 }
 
 var all = []Service{
-	{"", discovery.AggregatedDiscoveryService_ServiceDesc},
-	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc},
-	{cache.Route, route.RouteDiscoveryService_ServiceDesc},
-	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc},
-	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc},
-	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc},
-	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc},
-	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc},
-	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc},
-	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc},
-	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc},
+	{"", discovery.AggregatedDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.AggregatedDiscoveryService"},
+	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "envoy.api.v2.ListenerDiscoveryService"},
+	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "envoy.api.v2.RouteDiscoveryService"},
+	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "envoy.api.v2.ScopedRoutesDiscoveryService"},
+	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "envoy.api.v2.ClusterDiscoveryService"},
+	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "envoy.api.v2.EndpointDiscoveryService"},
+	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.SecretDiscoveryService"},
+	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.RuntimeDiscoveryService"},
+	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, ""},
+	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, "envoy.api.v2.VirtualHostDiscoveryService"},
+	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, ""},
 }
 
 // All are the services. Nobody may change them.
 func All() []Service { return all }
+
+// V2 are the services of the v2 API. They have the same methods, whose messages are the same on the wire but for fields
+// that v2 lacks (V2-1, V2-3). Each serves the v2 type by default.
+func V2() (old []Service) {
+	for _, s := range all {
+		if s.v2 != "" {
+			s.Type, s.ServiceName, s.v2 = s.Type.V2(), s.v2, ""
+			old = append(old, s)
+		}
+	}
+	return old
+}
 
 // Of returns the service of a type, or the aggregated one for the empty type; false: the type has none.
 func Of(t cache.TypeURL) (Service, bool) {
