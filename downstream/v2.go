@@ -9,8 +9,8 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// The v2 transport (V2-1 to V2-4). Its messages have the fields of the current ones under the same numbers, but for those
-// that came later. So requests are read as current ones, and responses go out without TTLs and errors (session.Stream.V2);
+// The v2 transport (V2-1 to V2-4). Its messages have the fields of the current ones under the same numbers, without those
+// that were added later. So requests are read as current ones, and responses go out without TTLs and errors (session.Stream.V2);
 // whatever else is new in them a v2 client skips as fields that it does not know.
 
 // foreignToV2 refuses a request that asks by a field that v2 lacks: a v2 server would read it as one for everything.

@@ -171,7 +171,7 @@ func checkSotW(t *testing.T, raw []byte, got *discovery.DiscoveryRequest) {
 	}
 }
 
-// equal compares requests but for fields that nobody knows.
+// equal compares requests without their unknown fields.
 func equal(got, want proto.Message) bool {
 	got.ProtoReflect().SetUnknown(nil)
 	return proto.Equal(got, want)
