@@ -45,8 +45,8 @@ var all = []Service{
 // All are the services. Nobody may change them.
 func All() []Service { return all }
 
-// V2 are the services of the v2 API. They have the same methods, whose messages are the same on the wire but for fields
-// that v2 lacks (V2-1, V2-3). Each serves the v2 type by default.
+// V2 are the services of the v2 API. They have the same methods, whose messages are the same on the wire, without the
+// fields that v2 lacks (V2-1, V2-3). Each serves the v2 type by default.
 func V2() (old []Service) {
 	for _, s := range all {
 		if s.v2 != "" {

@@ -46,7 +46,7 @@ var notBuilt = map[string]string{
 	"REST-9":  "REST",
 }
 
-// lacks says what is missing of rules that are built but for that.
+// lacks says what is missing of rules that are built in part.
 var lacks = map[string]string{
 	"NAME-11": "globs are refused",
 	"NAME-18": "locators are refused",
