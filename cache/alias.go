@@ -1,17 +1,38 @@
 package cache
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
-// related are ties to other names through aliases; few names have any.
+// related are ties to other names through aliases and globs; few names have any.
 type related struct {
 	// matches are the resources that list this name as an alias.
 	matches matches
+	// members are those that it covers, if it is a glob (NAME-11).
+	members *members
 	// negative denies this name (NAME-6).
 	negative *Resource
 }
 
-// matched reports whether a resource lists the name as an alias.
-func (e *entry) matched() bool { return e.more != nil && len(e.more.matches.ids) > 0 }
+// matched reports whether a resource lists the name as an alias, or is covered by it.
+func (e *entry) matched() bool {
+	for range e.matches() {
+		return true
+	}
+	return false
+}
+
+// matches yields those resources.
+func (e *entry) matches() iter.Seq[ID] {
+	switch {
+	case e.more == nil:
+		return func(func(ID) bool) {}
+	case e.more.members != nil:
+		return e.more.members.all()
+	}
+	return e.more.matches.all()
+}
 
 // relate returns the entry's ties, and makes them if there are none.
 func (e *entry) relate() *related {
@@ -21,19 +42,32 @@ func (e *entry) relate() *related {
 	return e.more
 }
 
-// match ties an alias to a resource that lists it.
-func (t *Table) match(alias string, id ID) {
+// remove unties the name from a resource.
+func (r *related) remove(id ID) {
+	if r.members != nil {
+		r.members.remove(id)
+	} else {
+		r.matches.remove(id)
+	}
+}
+
+// match ties an alias, or a glob, to a resource that has changed and lists it, or is covered by it.
+func (t *Table) match(alias string, id ID, seq Seq) {
 	a := t.id(alias)
 	if a == id {
 		return
 	}
 	e := &t.entries[a]
 	e.relate().negative, e.err = nil, nil
-	e.more.matches.add(id)
+	if IsGlob(alias) {
+		e.more.cover(id, seq)
+	} else {
+		e.more.matches.add(id)
+	}
 	t.touched = append(t.touched, a)
 }
 
-// unmatch unties an alias from a resource that is gone or no longer lists it. When nothing answers to it
+// unmatch unties an alias, or a glob, from a resource that is gone or no longer lists it. When nothing answers to it
 // any more, it is Absent (NAME-5, NAME-7), unless upstream has not been asked for it (what else answers
 // to it, upstream need not have said, UP-8), or was only silent about the resource's name (the lane decides).
 func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
@@ -42,10 +76,13 @@ func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 		return
 	}
 	e := &t.entries[a]
-	e.more.matches.remove(id)
+	e.more.remove(id)
 	if !e.pinned {
 		t.release(a)
 		return
+	}
+	if e.more.members != nil {
+		e.more.members.leave(t.entries[id].name, seq)
 	}
 	unanswered := e.asked && !e.matched() && e.state == Unknown
 	switch {
@@ -73,10 +110,10 @@ func dropped(before, now *Resource) []string {
 	})
 }
 
-// recover ends the errors of aliases that lead to a resource, since the resource answers them.
-func (t *Table) recover(aliases []string) {
-	for _, alias := range aliases {
-		if a := t.ids[alias]; t.entries[a].err != nil {
+// recover ends the errors of other names that lead to a resource, since the resource answers them.
+func (t *Table) recover(r *Resource) {
+	for other := range r.others() {
+		if a := t.ids[other]; t.entries[a].err != nil {
 			t.entries[a].err, t.touched = nil, append(t.touched, a)
 		}
 	}

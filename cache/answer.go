@@ -1,6 +1,26 @@
 package cache
 
-import statuspb "google.golang.org/genproto/googleapis/rpc/status"
+import (
+	"iter"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// Leads yields all resources to which a name leads: the one that bears it, those that list it as an alias,
+// and those that it covers.
+func (t *Table) Leads(id ID) iter.Seq[*Resource] {
+	return func(yield func(*Resource) bool) {
+		e := &t.entries[id]
+		if e.resource != nil && !yield(e.resource) {
+			return
+		}
+		for m := range e.matches() {
+			if !yield(t.entries[m].resource) {
+				return
+			}
+		}
+	}
+}
 
 // Answered: the name is Present, or Absent, or a resource answers to it as an alias.
 func (t *Table) Answered(id ID) bool { return t.Led(id) != Unknown }
@@ -18,7 +38,7 @@ type Answer struct {
 	State State
 	Cause Cause
 	// Resource answers to the name: the one that bears it, or the first that
-	// lists it as an alias. More are all others (NAME-7).
+	// lists it as an alias. More are all others (NAME-7). Of a glob there is none: see Members and Leads.
 	Resource *Resource
 	More     []*Resource
 	// Seq is when Resource last changed, or if there is none the name; MoreSeqs are More's.
@@ -67,6 +87,12 @@ func (t *Table) Answer(id ID) Answer {
 		return a
 	}
 	a.Negative = e.more.negative
+	if m := e.more.members; m != nil {
+		if a.Seq = max(a.Seq, m.changed()); len(m.at) > 0 {
+			a.State, a.Cause = Present, 0
+		}
+		return a
+	}
 	for m := range e.more.matches.all() {
 		a.State, a.Cause = Present, 0
 		if e := &t.entries[m]; a.Resource == nil {

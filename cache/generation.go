@@ -87,7 +87,7 @@ func (t *Table) Mention(name string, whole bool) {
 		t.mentioned = make(map[string]bool)
 	}
 	if id, ok := t.ids[name]; ok {
-		for _, r := range t.Answer(id).Resources() {
+		for r := range t.Leads(id) {
 			if r.Name == name || whole && t.entries[id].pinned {
 				t.mentioned[r.Name] = true
 			}
@@ -118,7 +118,7 @@ func (t *Table) UnannouncedAnswers(name string) (names []string) {
 	if !ok {
 		return nil
 	}
-	for _, r := range t.Answer(id).Resources() {
+	for r := range t.Leads(id) {
 		if t.sweepable(t.ids[r.Name]) {
 			names = append(names, r.Name)
 		}

@@ -20,8 +20,10 @@ type Resource struct {
 	// Version is the version that clients see: the fingerprint of the content (RECON-1), or for a
 	// negative answer the upstream's own string.
 	Version string
-	// Aliases are the other names it answers to (NAME-3).
+	// Aliases are the other names it answers to (NAME-3), and Glob is the glob that covers it, if none of
+	// these is (NAME-11); "": there is none.
 	Aliases []string
+	Glob    string
 	// Hash is HashOf the name.
 	Hash uint32
 	// Negative: it has no body and says that its aliases do not exist (NAME-6).
@@ -72,11 +74,25 @@ func NameOf(r *discovery.Resource) (name string, ok bool) {
 	return Canonical(plain + qualified), (plain == "") != (qualified == "")
 }
 
-// Names yields the resource's name and its aliases.
+// Names yields the resource's name, its aliases, and the glob that covers it.
 func (r *Resource) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if yield(r.Name) {
-			slices.Values(r.Aliases)(yield)
+			r.others()(yield)
+		}
+	}
+}
+
+// others yields the names that lead to the resource, beside its own.
+func (r *Resource) others() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, alias := range r.Aliases {
+			if !yield(alias) {
+				return
+			}
+		}
+		if r.Glob != "" {
+			yield(r.Glob)
 		}
 	}
 }
@@ -91,6 +107,9 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	res := &Resource{
 		Name: name, Aliases: Canonicals(r.GetAliases()), Negative: r.GetResource() == nil,
 		DoNotCache: r.GetResource() != nil && r.GetCacheControl().GetDoNotCache(),
+	}
+	if glob := GlobOf(name); !res.Negative && !slices.Contains(res.Aliases, glob) {
+		res.Glob = glob
 	}
 	if res.Negative {
 		res.Version = r.GetVersion()

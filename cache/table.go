@@ -82,7 +82,6 @@ type Table struct {
 
 	pins     int
 	uncached int // of those present
-	aliased  int // of those present, such as have aliases
 	bytes    int
 	digest   Digest
 }
@@ -258,7 +257,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 		if had {
 			t.touched = append(t.touched, id)
 		}
-		t.recover(r.Aliases)
+		t.recover(r)
 		return t.touched, false
 	}
 	t.touched = append(t.touched, id)
@@ -269,8 +268,8 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 			t.unmatch(alias, id, Removed, seq)
 		}
 	}
-	for _, alias := range r.Aliases {
-		t.match(alias, id)
+	for name := range r.others() {
+		t.match(name, id, seq)
 	}
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
@@ -306,8 +305,8 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
-		for _, alias := range e.resource.Aliases {
-			t.unmatch(alias, id, cause, seq)
+		for other := range e.resource.others() {
+			t.unmatch(other, id, cause, seq)
 		}
 	}
 	e.vanished = e.vanished || e.state == Present
@@ -354,10 +353,7 @@ func (t *Table) Excuse(id ID) { t.entries[id].err = nil }
 func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	e := &t.entries[id]
 	e.asked = false
-	var also []ID
-	if e.more != nil {
-		also = slices.Collect(e.more.matches.all())
-	}
+	also := slices.Collect(e.matches())
 	if e.state != Present || !keep(e.resource) {
 		t.forget(id)
 	}
@@ -385,9 +381,9 @@ func (t *Table) forget(id ID) {
 	t.Confirm(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
-		for _, alias := range e.resource.Aliases {
-			if a, ok := t.ids[alias]; ok && a != id {
-				t.entries[a].more.matches.remove(id)
+		for other := range e.resource.others() {
+			if a, ok := t.ids[other]; ok && a != id {
+				t.entries[a].more.remove(id)
 				t.release(a)
 			}
 		}
@@ -410,9 +406,6 @@ func (t *Table) count(r *Resource, by int) {
 		t.digest.Sub(r)
 	}
 	t.bytes += by * r.Size()
-	if len(r.Aliases) > 0 {
-		t.aliased += by
-	}
 	if r.DoNotCache {
 		t.uncached += by
 	}
@@ -465,9 +458,6 @@ func (t *Table) Tombstones() int { return t.length - t.Len() }
 
 // Uncached is the number of resources that are kept only while somebody subscribes to them (VALID-5).
 func (t *Table) Uncached() int { return t.uncached }
-
-// Aliased is the number of resources that list aliases.
-func (t *Table) Aliased() int { return t.aliased }
 
 // Digest sums up all resources (RECON-14, RECON-15).
 func (t *Table) Digest() Digest { return t.digest }

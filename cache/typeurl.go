@@ -174,6 +174,10 @@ func WellKnown() []TypeURL {
 // outside the table last (ORDER-2).
 func (t TypeURL) Rank() int { return t.row().rank }
 
+// Unnamed reports whether the messages of the type do not hold the names of their resources, so that on SotW only a
+// wrapper can say it (DOWN-SOTW-15, TRANSLATE-2).
+func (t TypeURL) Unnamed() bool { return t.row().unnamed }
+
 // Basic reports whether the type is one that control planes know in any case: LDS, CDS, EDS, RDS or
 // SDS of the current API (UP-21).
 func (t TypeURL) Basic() bool { return table[t] != nil && table[t].basic }

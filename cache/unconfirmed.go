@@ -54,7 +54,7 @@ func (t *Table) AnswerAge(id ID) (asOf time.Time, unconfirmed bool) {
 	if !t.AnyUnconfirmed() {
 		return time.Time{}, false
 	}
-	for _, r := range t.Answer(id).Resources() {
+	for r := range t.Leads(id) {
 		if asOf, unconfirmed = t.Age(r.Name); unconfirmed {
 			break
 		}

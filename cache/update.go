@@ -43,7 +43,7 @@ type Update struct {
 	// that silence is an error, not an answer (MISS-5).
 	Unanswered []string
 	// Overdue are names not announced again in time by an origin that was brought
-	// no versions (RECON-12).
+	// no versions (RECON-12), and globs whose members are all here with this (RECON-16).
 	Overdue []string
 	// LeftOut are names that upstream is not asked for, since its list has no room for them (UP-21).
 	LeftOut []string

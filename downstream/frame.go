@@ -40,9 +40,13 @@ func encode(r *session.Response) *frame {
 		f.bufs = slices.Grow(f.bufs, len(r.Resources)+1)
 		f.add(r.AppendRest(r.Head()))
 		for _, res := range r.Resources {
-			if ttl, ok := r.TTL(res); ok {
+			switch ttl, limited := r.TTL(res); {
+			case limited:
 				f.limited(r.Delta, res.Content(), ttl)
-			} else {
+			case r.Wrapped:
+				f.add(session.Wrapped(len(res.Content())))
+				f.add(res.Content())
+			default:
 				f.add(wireForm(res, r.Delta))
 			}
 		}
@@ -72,7 +76,8 @@ type shared struct {
 
 // sharedOf returns that part, or nil if this response has none.
 func sharedOf(r *session.Response) *shared {
-	if r.News == nil || r.Ends != nil || !r.News.Lists(r.Resources) {
+	others := r.Ends != nil || r.Wrapped // not all send these as they are
+	if r.News == nil || others || !r.News.Lists(r.Resources) {
 		return nil
 	}
 	variant := 0

@@ -36,7 +36,7 @@ func (c *globCounter) ClientTypeRefused(_ cache.TypeURL, reason session.Reason, 
 	}
 }
 
-// TestGlobsAreWarnedOfOnce: however many clients of a group ask for globs, over whatever method, the log says
+// TestGlobsAreWarnedOfOnce: however many SotW clients of a group ask for globs, over whatever method, the log says
 // it once, and each is counted (NAME-11).
 func TestGlobsAreWarnedOfOnce(t *testing.T) {
 	const glob = "xdstp://cp/t/*"
@@ -65,12 +65,12 @@ func TestGlobsAreWarnedOfOnce(t *testing.T) {
 	defer conn.Close()
 	node := &core.Node{Id: "envoy-1"}
 	for range 3 {
-		stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+		stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
-			if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(typ), ResourceNamesSubscribe: []string{glob}}); err != nil {
+			if err := stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(typ), ResourceNames: []string{glob}}); err != nil {
 				t.Fatal(err)
 			}
 			r, err := stream.Recv()

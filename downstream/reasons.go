@@ -20,7 +20,7 @@ const (
 func Reasons() []session.Reason {
 	return []session.Reason{
 		closedByClient, receiveFailed, bug, mustWait, operator, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
-		session.Overcrowded, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Drained, session.Stalled, session.Aged, session.CertificateExpired, session.RulesChanged, session.AskAgain, session.NamesFull,
+		session.Overcrowded, session.Nameless, session.HalfSent, session.Looped, session.RefusedUpstream, session.ShuttingDown, session.Drained, session.Stalled, session.Aged, session.CertificateExpired, session.RulesChanged, session.AskAgain, session.NamesFull,
 		session.StreamsFull, session.MemoryPressure, session.DisplacedStream, session.DisplacedNames, session.DisplacedGroup, session.DisplacedType,
 		session.CallsFull, session.DisplacedCall, session.Redirected,
 	}

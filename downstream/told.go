@@ -21,7 +21,7 @@ import (
 // refusals are the reasons for which a client is not served that need attention: at the client,
 // or at the relay's limits.
 var refusals = map[session.Reason]bool{
-	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
+	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Nameless: true, session.Looped: true,
 	session.RefusedUpstream: true,
 	session.NamesFull:       true, session.DisplacedStream: true, session.DisplacedNames: true, session.DisplacedGroup: true, session.DisplacedType: true, session.DisplacedCall: true,
 }
@@ -102,10 +102,10 @@ func (s *Server) tellRefusals(news []session.Refusal, log func() *slog.Logger) {
 	}
 }
 
-// tellGlob logs the first glob that a client of a group asks for. The others are like it, and may be very many.
+// tellGlob logs the first glob that a SotW client of a group asks for. The others are like it, and may be very many.
 func tellGlob(log func() *slog.Logger, r session.Refusal) {
 	if r.First {
-		log().Warn("clients of this group ask for xdstp globs, which are not served: each is told so, and keeps what it has", "group", r.Group, "type", r.Type, "first", r.Glob, "err", r.Message)
+		log().Warn("SotW clients of this group ask for xdstp globs, which only Delta clients are served: each is told so, and keeps what it has", "group", r.Group, "type", r.Type, "first", r.Glob, "err", r.Message)
 	}
 }
 

@@ -49,6 +49,11 @@ func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Resolution(id, true) == InDoubt
 	}
+	if glob := cache.GlobOf(name); glob != "" {
+		if id, asked := v.Lookup(glob); asked && v.Resolution(id, true) == InDoubt {
+			return true
+		}
+	}
 	if v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.mayHold(name) {
 		return true
 	}
@@ -267,12 +272,12 @@ func (n *namedLane) agreeBySilence(u *cache.Update) {
 	if n.faults.unreadable == u.Stream {
 		return
 	}
-	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
+	for _, name := range slices.Concat(u.Missing, u.Unanswered, u.Overdue) {
 		id, known := n.Find(name)
 		if !known || n.faults.cameOn(u.Stream, name) {
 			continue
 		}
-		for _, r := range n.Answer(id).Resources() {
+		for r := range n.Leads(id) {
 			if n.Announced(r.Name) {
 				n.isAsShown(r, u.Stream)
 			}

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -107,8 +106,12 @@ func (x *index) uncached(id cache.ID) bool {
 	if id == wildcardID {
 		return x.wildcard.Uncached() > 0
 	}
-	a := x.named.Answer(id)
-	return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return r.DoNotCache })
+	for r := range x.named.Leads(id) {
+		if r.DoNotCache {
+			return true
+		}
+	}
+	return false
 }
 
 // laneOf returns the lane on which a name, or the wildcard, is asked for.

@@ -71,7 +71,7 @@ func saveNamed(x *index) []Saved {
 	for id, name := range x.named.Interned() {
 		switch state := x.named.Led(id); {
 		case state == cache.Present:
-			for _, r := range x.named.Answer(id).Resources() {
+			for r := range x.named.Leads(id) {
 				asOf, _ := x.named.Age(r.Name)
 				part := lanes.of(origin, asOf)
 				if n := len(part.Names); n == 0 || part.Names[n-1] != name {

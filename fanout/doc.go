@@ -17,6 +17,6 @@
 // Wake-ups run after all locks are released.
 //
 // The package starts no goroutine, reads no clock (time is an argument) and imports no gRPC.
-// Limitation: dynamic parameters are not served (NAME-18). Globs (NAME-11) never get here, and neither do other
-// spellings of a name than the canonical one (NAME-8).
+// Limitation: dynamic parameters are not served (NAME-18). Spellings of a name other than the canonical one (NAME-8),
+// and globs of SotW clients (NAME-11), never get here.
 package fanout

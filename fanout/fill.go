@@ -1,6 +1,10 @@
 package fanout
 
-import "github.com/xds-relay/xds-relay/cache"
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
 
 // What a last resort sends fills gaps (UP-26). Like what is loaded from disk it is unconfirmed: it replaces nothing
 // that a client has, and the first control plane that answers confirms, replaces or sweeps it.
@@ -28,13 +32,17 @@ func (x *index) lacks() bool {
 }
 
 func (n *namedLane) fill(u *cache.Update) {
-	for _, r := range u.Set {
-		id, known := n.Find(r.Name)
-		if known && n.x.resolution(id, n.x.answers.of(id), true) == Pending {
-			n.x.markNamed(n.take(cache.Held{Resource: r.Resource}, u.At))
-			n.Restore(r.Name, u.At)
-		}
+	fills := slices.DeleteFunc(slices.Clone(u.Set), func(r cache.Received) bool { return !goesBy(r.Resource, n.pends) })
+	for _, r := range fills {
+		n.x.markNamed(n.take(cache.Held{Resource: r.Resource}, u.At))
+		n.Restore(r.Name, u.At)
 	}
+}
+
+// pends reports whether upstream has not answered a name.
+func (n *namedLane) pends(name string) bool {
+	id, known := n.Find(name)
+	return known && n.x.resolution(id, n.x.answers.of(id), true) == Pending
 }
 
 // fill takes in a set where there is none. A set that was never complete gets what it lacks.

@@ -13,6 +13,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	}
 	delete(n.again, name)
 	delete(n.refused, name)
+	delete(n.complete, name)
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
 		if n.Asked(id) {
@@ -62,7 +63,7 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 	if n.x.unsolicited.stream == 0 {
 		return nil
 	}
-	for _, r := range n.Answer(id).Resources() {
+	for r := range n.Leads(id) {
 		if _, removed := n.guard.held[r.Name]; removed || !n.Announced(r.Name) {
 			continue // this stream has not announced it, or has removed it
 		}

@@ -67,7 +67,7 @@ type Hub struct {
 	keepsAll atomic.Bool
 	// keepsLingering: upstream is not alive, and names that lead to something linger without a bound.
 	keepsLingering atomic.Bool
-	// globs: a client has asked for a glob, which is not served.
+	// globs: a SotW client has asked for a glob, which is not served.
 	globs atomic.Bool
 	// arrivals says when the latest changes came.
 	arrivals arrivals
@@ -110,7 +110,7 @@ func (h *Hub) Name() string { return h.config.Name }
 // Key returns the group's key in full, for people.
 func (h *Hub) Key() string { return h.config.Key }
 
-// FirstGlob reports whether no client of the group has asked for a glob before, for the log (NAME-11).
+// FirstGlob reports whether no SotW client of the group has asked for a glob before, for the log (NAME-11).
 func (h *Hub) FirstGlob() bool { return !h.globs.Swap(true) }
 
 // Properties returns those of a type in this group.

@@ -18,6 +18,8 @@ type namedLane struct {
 	// again are the names that upstream has to be asked for again, because the wildcard that answered
 	// for them was given up, until it is.
 	again map[string]struct{}
+	// complete are the globs whose members are all here, as they were once (RECON-16).
+	complete map[string]struct{}
 }
 
 // desired returns all names that are wanted, linger, or are kept for the snapshot.
@@ -81,6 +83,7 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.fail(u)
 	n.leaveOut(u)
 	a.Silent, a.First = n.fallSilent(u)
+	n.completes(u)
 	return a
 }
 
@@ -219,11 +222,11 @@ func (n *namedLane) askedAgain(name string) bool {
 	return again
 }
 
-// aliasesFallSilent makes the aliases of a resource that is gone by silence Absent, too.
-func (n *namedLane) aliasesFallSilent(r *cache.Resource) {
-	for _, alias := range r.Aliases {
-		if id, ok := n.Find(alias); ok && n.Asked(id) && n.Answer(id).State == cache.Unknown {
-			n.Remove(alias, cache.Timer, n.x.next())
+// othersFallSilent makes the other names of a resource that is gone by silence Absent, too.
+func (n *namedLane) othersFallSilent(r *cache.Resource) {
+	for name := range r.Names() {
+		if id, ok := n.Find(name); ok && n.Asked(id) && n.Answer(id).State == cache.Unknown {
+			n.Remove(name, cache.Timer, n.x.next())
 		}
 	}
 }
@@ -246,7 +249,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	}
 	n.x.markNamed(touched)
 	if cause == cache.Timer && r != nil {
-		n.aliasesFallSilent(r)
+		n.othersFallSilent(r)
 	}
 	mayBeByAlias := r == nil || len(r.Aliases) > 0
 	switch {

@@ -89,7 +89,7 @@ type unsolicited struct {
 	unasked bool
 	givenUp map[string]bool
 	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
-	// alias to the names under which its resources are kept.
+	// alias, or a glob, to the names under which its resources are kept.
 	kept *simplelru.LRU[string, cache.Received]
 	by   map[string]map[string]struct{}
 	// gone are the names and aliases of resources that are no longer here although upstream has not
@@ -214,11 +214,14 @@ func (s *unsolicited) keep(r cache.Received) (dropped int) {
 	}
 	r.Resource = shared
 	s.kept.Add(r.Name, r)
-	for _, alias := range r.Aliases {
-		if s.by[alias] == nil {
-			s.by[alias] = make(map[string]struct{})
+	for name := range r.Names() {
+		if name == r.Name {
+			continue
 		}
-		s.by[alias][r.Name] = struct{}{}
+		if s.by[name] == nil {
+			s.by[name] = make(map[string]struct{})
+		}
+		s.by[name][r.Name] = struct{}{}
 	}
 	s.x.hub.unasked.Add(int64(r.Size()))
 	for s.x.hub.unasked.Load() > budget.max.Load() && s.makeRoom() {
@@ -253,9 +256,9 @@ func (s *unsolicited) makeRoom() bool {
 
 // unkept gives back the bytes of a resource that is no longer kept.
 func (s *unsolicited) unkept(_ string, r cache.Received) {
-	for _, alias := range r.Aliases {
-		if delete(s.by[alias], r.Name); len(s.by[alias]) == 0 {
-			delete(s.by, alias)
+	for name := range r.Names() {
+		if delete(s.by[name], r.Name); len(s.by[name]) == 0 {
+			delete(s.by, name)
 		}
 	}
 	s.x.hub.unasked.Add(-int64(r.Size()))

@@ -38,7 +38,7 @@ func (u *unwanted) note(id cache.ID, name string) {
 	if state == cache.Present {
 		l.origin, _ = n.Settled()
 		l.asOf, _ = n.AnswerAge(id)
-		for _, r := range n.Answer(id).Resources() {
+		for r := range n.Leads(id) {
 			if own, _ := n.Find(r.Name); !r.DoNotCache {
 				l.resources = append(l.resources, n.Hold(own))
 			}

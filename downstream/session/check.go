@@ -89,11 +89,11 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	i.cursors(v, x)
 	// Each resource that an exact client holds is wanted, or looked at when all names have answers and the set is whole.
 	looks := st.due() || x.sub.Changed()
-	unanswered := slices.ContainsFunc(v.Names(), v.Unanswered) || wildcard(v) && !whole(v)
+	unanswered := slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return open(v, id) }) || wildcard(v) && !whole(v)
 	for e := range x.exact.all() {
 		looked := unanswered || x.touched.open || looks
 		waits := e.claimed || looked
-		wanted := x.wants(v, e.name) || x.mayCover(v, e.name)
+		wanted := x.wants(v, e.name) || x.spares
 		i.must(waits || wanted || x.sets, "%q is held, and nobody wants it", e.name)
 	}
 	i.exact(x.exact)

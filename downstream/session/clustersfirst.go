@@ -74,7 +74,7 @@ func gainsMembers(st state, v fanout.View) bool {
 func offers(st state, v fanout.View) bool {
 	x := st.base()
 	offered := func(id cache.ID) bool {
-		return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !x.holds(v, r) })
+		return v.Has(id) && contains(news(v, id), func(r *cache.Resource) bool { return !x.holds(v, r) })
 	}
 	if members := x.members || x.wildcardAsked; members && whole(v) {
 		return true
@@ -86,7 +86,7 @@ func offers(st state, v fanout.View) bool {
 // only if the client came with another version of what the name leads to.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
-	return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
+	return v.Has(id) && contains(news(v, id), func(r *cache.Resource) bool {
 		fromDisk := v.Restored(id) && st.claims(r.Name) // RECON-19
 		first := x.awaited.has(v.Name(id)) && !x.claims(r.Name)
 		return !fromDisk && !first && !x.holds(v, r)

@@ -110,8 +110,7 @@ func (d *deltaState) givesUp(v fanout.View, name string, g *givenUp) {
 	}
 	drop(&d.erred, id) // IDs may be reused soon
 	put(&g.names, name, struct{}{})
-	a := v.Answer(id)
-	for _, r := range a.Resources() {
+	for r := range v.Leading(id) {
 		if !subscribes(v, r.Name) {
 			put(&g.names, r.Name, struct{}{})
 		}
@@ -137,7 +136,10 @@ func (d *deltaState) mayStay(v fanout.View, subscribe []string, g *givenUp) {
 		copied := v.Here(e.name, e.version)
 		stays := d.aliased || !g.names.has(e.name) // nobody knows what it lists
 		if copied != nil {
-			stays = slices.ContainsFunc(copied.Aliases, asked.has)
+			stays = false
+			for name := range copied.Names() {
+				stays = stays || name != e.name && asked.has(name)
+			}
 		}
 		if stays {
 			put(&g.stays, e.name, struct{}{})
@@ -160,8 +162,9 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.sub.Read(func(v fanout.View) {
-		d.touched.left.add(asked.Left...)
-		for _, name := range asked.Left {
+		left := g.withMembers(asked.Left)
+		d.touched.left.add(left...)
+		for _, name := range left {
 			put(&d.touched.resend, name, struct{}{})
 		}
 		if wildcard(v) {
@@ -177,7 +180,7 @@ func (d *deltaState) left(g givenUp, asked *fanout.Asked) {
 				d.touched.names.add(e.name)
 			}
 			brought := e.brought && !g.all && !g.names.has(e.name)
-			return brought || g.stays.has(e.name) || d.mayCover(v, e.name)
+			return brought || g.stays.has(e.name) || d.spares
 		})
 	})
 }
@@ -222,8 +225,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if !first { // its answer is sent whatever the client came with (DOWN-DELTA-7)
 			d.exact.disclaim(d.exact.find(name))
 			drop(&d.touched.resend, name)
-			a := v.Answer(id)
-			for _, r := range a.Resources() {
+			for r := range v.Leading(id) {
 				d.exact.disclaim(d.exact.find(r.Name))
 			}
 		}
@@ -318,6 +320,10 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *plan) {
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *plan) {
+	if v.Glob(id) {
+		d.collectGlob(v, id, asked, p)
+		return
+	}
 	a, name := v.Answer(id), v.Name(id)
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.failed.add(id) // H-27

@@ -29,7 +29,6 @@ type exchange struct {
 
 	door
 	spelled spellings
-	globInterest
 
 	frame
 
@@ -53,6 +52,7 @@ type clientKind struct {
 	delta bool // the stream is Delta
 	ends  bool // an outage ends the stream, and no errors are sent for names (ERR-7)
 	ttl   bool // the client knows TTLs (TTL-6)
+	wraps bool // SotW resources go with their wrappers (DOWN-SOTW-15)
 }
 
 // frame is what is around the resources of a response.
@@ -80,7 +80,7 @@ func (x *exchange) tellable(v fanout.View, p *plan) (ids []cache.ID) {
 	}
 	sent, untold := namesOf(p.resources, p.heartbeats), distinct(slices.Clone(x.changed.items))
 	leadsToSent := func(id cache.ID) bool {
-		return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return sent.has(r.Name) })
+		return contains(v.Leading(id), func(r *cache.Resource) bool { return sent.has(r.Name) })
 	}
 	x.endErrors(v, p.resources)
 	for _, id := range x.failed.take() {

@@ -179,7 +179,7 @@ func (s *Session) collect(st state, now time.Time) *candidate {
 func (s *Session) say(sp *candidate, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
-		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
+		Delta: s.kind.Delta, Wrapped: x.wraps, Type: x.url, Version: sp.version,
 		Identifier: x.plane.text, // as it was measured
 		Resources:  sp.resources, News: sp.news, Block: s.config.bounds().Block,
 		Heartbeats: sp.heartbeats, Removed: sp.gone, Ends: sp.ends,

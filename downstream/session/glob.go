@@ -1,22 +1,109 @@
 package session
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Globs are not served yet (NAME-11). Each is answered with an error, and nothing that its client
-// came with is removed, since nobody knows what the glob leads to. Globs are taken out of requests.
-// A simpler-looking way is to make them names with an error in the Hub, but they would have to be
-// left out of all that goes upstream, where a request with nothing else asks for everything.
+// A glob is a name that leads to what it covers (NAME-11). The record of a client that was sent members is exact:
+// of these it is sent what it does not hold, as of the wildcard's set.
 
-// globInterest is what a client asks for of a type by globs.
-type globInterest struct {
-	globs     nameSet // a Delta client's
-	globsTold Notice  // what news there was of them
+// collectGlob lists the answer to a glob that was asked for, or what has changed of it.
+func (d *deltaState) collectGlob(v fanout.View, id cache.ID, asked bool, p *plan) {
+	a := v.Answer(id)
+	if asked && (a.Error != nil || a.State == cache.Unknown) {
+		d.failed.add(id) // H-27
+	}
+	forced := asked || d.mustResend(v, id, &a, func(*cache.Resource) bool { return false })
+	d.collectCovered(v, id, forced, p)
+	if a.State == cache.Unknown {
+		return // it is marked again when it has an answer
+	}
+	p.answer = p.answer || asked
+	d.answered(v.Name(id))
+	switch {
+	case a.State == cache.Present:
+		v.Tell(id, fanout.ToldCopy(p.position))
+	case d.collectAbsence(v, id, &a, asked, forced, p): // NAME-12
+		return // it waits, and is cleared when the removal is sent
+	}
+	d.clear(id, &a)
 }
+
+// collectCovered lists the members of a glob that have changed since the client was last sent some, or all that
+// exist, and has those looked at that have left.
+func (d *deltaState) collectCovered(v fanout.View, id cache.ID, all bool, p *plan) {
+	d.expand(v)
+	after := v.Told(id).At()
+	if all {
+		after = 0
+	}
+	first := len(p.resources)
+	for c := range v.Members(id, after) {
+		d.reconcileWith(v, c.Name, c.Resource, d.exact.lookUp(c.Resource.Hash, c.Name), all, p)
+	}
+	slices.Reverse(p.resources[first:]) // in the order in which they changed
+	if d.exact.count == 0 {
+		return
+	}
+	left, known := v.Left(id, after)
+	d.touched.all = d.touched.all || !known
+	for name := range left {
+		if d.exact.find(name) != nil {
+			d.touched.names.add(name)
+		}
+	}
+}
+
+// news yields the resources to which a name leads, and of those that a glob covers what has changed since the client
+// was last sent some.
+func news(v fanout.View, id cache.ID) iter.Seq[*cache.Resource] {
+	if !v.Glob(id) {
+		return v.Leading(id)
+	}
+	return func(yield func(*cache.Resource) bool) {
+		for c := range v.Members(id, v.Told(id).At()) {
+			if !yield(c.Resource) {
+				return
+			}
+		}
+	}
+}
+
+// contains reports whether such is true of any of some resources.
+func contains(resources iter.Seq[*cache.Resource], such func(*cache.Resource) bool) bool {
+	for r := range resources {
+		if such(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// withMembers returns names, with what the client may have because of a glob among them in the glob's place.
+func (g *givenUp) withMembers(names []string) (all []string) {
+	if !slices.ContainsFunc(names, cache.IsGlob) {
+		return names
+	}
+	for _, name := range names {
+		if !cache.IsGlob(name) {
+			all = append(all, name)
+			continue
+		}
+		for member := range g.names {
+			if member != name && cache.GlobOf(member) == name {
+				all = append(all, member)
+			}
+		}
+	}
+	return distinct(all)
+}
+
+// A SotW client is not served globs: each is answered with an error, and nothing that its client came with is
+// removed, since nobody knows what the client takes the glob to lead to.
 
 // withoutGlobs separates globs from other names. Without globs the list is the same.
 func withoutGlobs(names []string) (others, globs []string) {
@@ -31,40 +118,6 @@ func withoutGlobs(names []string) (others, globs []string) {
 		}
 	}
 	return others, globs
-}
-
-// takeGlobs takes in the globs that a Delta request asks for and those that it gives up.
-func (d *deltaState) takeGlobs(asked, given []string) {
-	for _, glob := range asked {
-		put(&d.globs, cache.GlobOf(cache.Canonical(glob)), struct{}{})
-	}
-	d.refused.drop(distinct(slices.Clone(given)))
-	gone := make(nameSet)
-	for _, glob := range given {
-		if glob = cache.GlobOf(cache.Canonical(glob)); d.globs.has(glob) {
-			gone.add(glob)
-			drop(&d.globs, glob)
-		}
-	}
-	if len(gone) > 0 {
-		d.sub.Read(func(v fanout.View) { d.leaveGlobs(v, gone) })
-	}
-}
-
-// leaveGlobs takes in that globs are given up. What the client had because of them it drops, or the
-// wildcard covers it (WILD-8).
-func (d *deltaState) leaveGlobs(v fanout.View, gone nameSet) {
-	for e := range d.exact.all() {
-		covered := subscribes(v, e.name) || v.Leads(e.name) || d.mayCover(v, e.name)
-		switch {
-		case covered:
-		case !wildcard(v):
-			d.exact.remove(e.name)
-			drop(&d.touched.resend, e.name)
-		case gone.has(cache.GlobOf(e.name)):
-			put(&d.touched.resend, e.name, struct{}{})
-		}
-	}
 }
 
 // refuse takes in the names of a SotW request that are not served, and reports whether some are new. Each
@@ -88,24 +141,20 @@ func (s *sotwState) keepsAll() bool {
 	return refused || untouched && s.asksGlob()
 }
 
-// noticeOfGlobs returns what a SotW client learns of its globs.
-func (s *sotwState) noticeOfGlobs() Notice {
-	if s.sets && s.keepsAll() {
-		return NoticeNothing
-	}
-	return NoticeErrors
-}
-
 // tellGlobs makes news of it that a client asks for globs, once for each stream and type, and once
 // more if the client learns nothing of them.
-func (s *Session) tellGlobs(x *exchange, globs []string, told Notice) {
-	known := x.globsTold == told || x.globsTold == NoticeNothing
-	if len(globs) == 0 || x.refusal != nil || known {
+func (s *Session) tellGlobs(w *sotwState, globs []string) {
+	told := NoticeErrors
+	if w.sets && w.keepsAll() {
+		told = NoticeNothing
+	}
+	known := w.globsTold == told || w.globsTold == NoticeNothing
+	if len(globs) == 0 || w.refusal != nil || known {
 		return
 	}
-	x.globsTold = told
+	w.globsTold = told
 	s.refusals = append(s.refusals, Refusal{
-		Type: x.url, Reason: Glob, Message: noGlob.GetMessage(), Notice: told,
-		Glob: globs[0], Group: x.group.Hub.Name(), First: x.group.Hub.FirstGlob(),
+		Type: w.url, Reason: Glob, Message: noGlob.GetMessage(), Notice: told,
+		Glob: globs[0], Group: w.group.Hub.Name(), First: w.group.Hub.FirstGlob(),
 	})
 }

@@ -191,6 +191,35 @@ var crowdings = []struct {
 		u := &cache.Update{Removed: w.names("r")}
 		return func() { w.hub.Apply(fanout.Lane{Type: w.url}, u); c.next() }
 	}},
+	{"a change of one that a glob covers", 10_000, cache.Endpoint, func(w *crowd) func() {
+		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{glob}})
+		w.changes(covered)
+		c.rest()
+		w.n = 1
+		return func() { w.changes(covered); c.next() }
+	}},
+	{"a removal of one that a glob covers", 10_000, cache.Endpoint, func(w *crowd) func() {
+		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{glob}})
+		w.changes(covered)
+		c.rest()
+		u := &cache.Update{Removed: []string{inGlob("r-0000000")}}
+		return func() { w.hub.Apply(fanout.Lane{Type: w.url}, u); c.next() }
+	}},
+	{"a reconnect of one with a glob", 40_000, cache.Endpoint, func(w *crowd) func() {
+		keep := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{glob}})
+		held := w.changes(covered)
+		keep.rest()
+		c := w.client(nil)
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{glob}, InitialResourceVersions: held}
+		return func() { c.asks(req); c.next() }
+	}},
+	{"a glob is given up", 40_000, cache.Endpoint, func(w *crowd) func() {
+		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{glob}})
+		w.changes(covered)
+		c.rest()
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{glob}}
+		return func() { c.asks(req) }
+	}},
 	{"a change of one with many aliases", 40_000, cache.Endpoint, func(w *crowd) func() {
 		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("a")})
 		change := func(version string) *cache.Update {
@@ -231,7 +260,13 @@ const (
 	byAlias             // the same, each with an alias, a-0 and so on
 	sharing             // the same, all with the alias x
 	members             // in the wildcard's set, each with an alias
+	covered             // as what a glob covers
 )
+
+const glob = "xdstp://cp/t/*"
+
+// inGlob is a name that the glob covers.
+func inGlob(name string) string { return strings.TrimSuffix(glob, "*") + name }
 
 func (w *crowd) names(prefix string) []string {
 	names := make([]string, w.n)
@@ -271,6 +306,9 @@ func (w *crowd) changes(how ways) (versions map[string]string) {
 		var r *cache.Resource
 		switch version := fmt.Sprint(w.rev); how {
 		case byName:
+			r = w.resource(name, version)
+		case covered:
+			name = inGlob(name)
 			r = w.resource(name, version)
 		case sharing:
 			r = w.resource(name, version, "x")

@@ -61,6 +61,39 @@ func TestBytesOfMixedClients(t *testing.T) {
 	runtime.KeepAlive(keeps)
 }
 
+// TestBytesOfGlobs: what a client holds of a glob takes at most 100 bytes for each member.
+func TestBytesOfGlobs(t *testing.T) {
+	const clients, members, most = 20, 10_000, 100
+	hub := fanout.NewHub(fanout.Config{})
+	keeps := comes(t, hub, cache.Endpoint, nil, []string{glob}) // what all share is not counted
+	u := &cache.Update{}
+	for i := range members {
+		r := cache.NewResource(cache.Endpoint, &discovery.Resource{Name: inGlob(fmt.Sprint(i)), Resource: &anypb.Any{TypeUrl: string(cache.Endpoint)}}, cache.Fingerprint{})
+		u.Set = append(u.Set, cache.Received{Resource: r})
+	}
+	hub.Apply(fanout.Lane{Type: cache.Endpoint}, u)
+	before, all := heap(), make([]*Session, clients)
+	for i := range all {
+		s := comes(t, hub, cache.Endpoint, nil, []string{glob})
+		sent := 0
+		for r, _ := s.Next(epoch); r != nil; r, _ = s.Next(epoch) {
+			sent += len(r.Resources)
+			answer(t, s, r)
+		}
+		if sent != members {
+			t.Fatalf("a client is sent %d of %d members", sent, members)
+		}
+		all[i] = s
+	}
+	each := float64(heap()-before) / clients / members
+	t.Logf("%.1f bytes for each client and member", each)
+	if each > most {
+		t.Errorf("a member takes %.1f bytes for each client, at most %d are allowed", each, most)
+	}
+	runtime.KeepAlive(all)
+	runtime.KeepAlive(keeps)
+}
+
 // TestBytesOfClaims: a client that comes back with 1,000 versions while nothing is known of these takes at most 30 KB for
 // them, if others have come with the same.
 func TestBytesOfClaims(t *testing.T) {

@@ -160,7 +160,7 @@ var (
 	expired  = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the resource's TTL ran out; the control plane has not renewed it"}
 	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
 	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
-	noGlob   = &statuspb.Status{Code: 12, Message: "xds-relay: xdstp globs are not served yet; subscribe by resource name"}
+	noGlob   = &statuspb.Status{Code: 12, Message: "xds-relay: xdstp globs are served to Delta clients only; subscribe by resource name, or use Delta"}
 )
 
 // unique keeps the first resource of each name.

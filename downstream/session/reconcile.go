@@ -65,7 +65,7 @@ func (x *exchange) surveys(v fanout.View, push bool) {
 // resolved reports whether each name has an answer that is not only from disk, or is in doubt.
 func (x *exchange) resolved(v fanout.View) bool {
 	if t := &x.touched; !t.known {
-		awaited := func(id cache.ID) bool { return v.Unanswered(id) && v.Resolution(id, x.claims(v.Name(id))).Awaited() }
+		awaited := func(id cache.ID) bool { return open(v, id) && v.Resolution(id, x.claims(v.Name(id))).Awaited() }
 		t.known, t.resolved = true, !x.anyOf(v, func(id cache.ID) bool { return awaited(id) || v.Restored(id) })
 	}
 	return x.touched.resolved
@@ -174,7 +174,7 @@ func (x *exchange) reconcileWith(v fanout.View, name string, r *cache.Resource, 
 func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, p *plan) {
 	switch {
 	case e == nil && !x.touched.resend.has(name):
-	case x.mayCover(v, name): // it stays (NAME-11)
+	case x.spares: // it stays (NODE-14)
 		x.exact.unclaim(e)
 		drop(&x.touched.resend, name)
 	case !x.certain(v, name, e.claims()):
@@ -225,10 +225,19 @@ func (x *exchange) unconfirmed(v fanout.View, r *cache.Resource) bool {
 		return v.Set().Restored() && (x.sentTo == 0 || v.Changed(r) <= x.sentTo)
 	}
 	return slices.ContainsFunc(slices.Collect(r.Names()), func(name string) bool {
-		id, asked := v.Lookup(name)
-		return asked && v.Restored(id)
+		switch id, asked := v.Lookup(name); {
+		case !asked:
+			return false
+		case v.Glob(id):
+			return v.Unconfirmed(r.Name)
+		default:
+			return v.Restored(id)
+		}
 	})
 }
+
+// open reports whether a name may lead to more than is here.
+func open(v fanout.View, id cache.ID) bool { return v.Unanswered(id) || !v.Complete(id) }
 
 // agrees records that the client came with a resource as it is. Its TTL may have been renewed meanwhile (TTL-5).
 func (x *exchange) agrees(e *entry, r *cache.Resource, p *plan) {
@@ -253,14 +262,4 @@ func (x *exchange) sends(v fanout.View, r *cache.Resource, p *plan) {
 			v.Sent(id)
 		}
 	}
-}
-
-// mayCover reports whether a Delta client may hold a resource because of a glob. Control planes differ in
-// what a glob covers, so without the wildcard it may be any resource. What the wildcard's set lacks is
-// gone, unless the glob covers it in the narrowest sense. A wildcard that is refused (NODE-14) is like such a glob.
-func (x *exchange) mayCover(v fanout.View, name string) bool {
-	if x.spares {
-		return true
-	}
-	return len(x.globs) > 0 && (!wildcard(v) || x.globs.has(cache.GlobOf(name)))
 }

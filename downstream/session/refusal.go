@@ -110,7 +110,7 @@ func (x *exchange) succeed(was *exchange) {
 		x.unacked = append(x.unacked, u)
 	}
 	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
-	x.refused, x.excess, x.unserved, x.globs, x.spelled, x.counted = was.refused, was.excess, was.unserved, was.globs, was.spelled, was.counted
+	x.refused, x.excess, x.unserved, x.spelled, x.counted = was.refused, was.excess, was.unserved, was.spelled, was.counted
 	x.denies = was.denies
 }
 
@@ -175,7 +175,7 @@ func (d *deltaState) listHeld(v fanout.View, versions map[string]string) {
 	}
 }
 
-// Refusal is news, for logs and metrics, of a type that one client is refused, or of which it asks for globs.
+// Refusal is news, for logs and metrics, of a type that one client is refused, or of which a SotW client asks for globs.
 type Refusal struct {
 	Type    cache.TypeURL
 	Reason  Reason
@@ -207,7 +207,7 @@ const (
 )
 
 // RefusalReasons lists why a type may be refused while its stream goes on.
-func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded} }
+func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded, Nameless} }
 
 // RefusedType is a kind of refusal, for counting.
 type RefusedType struct {

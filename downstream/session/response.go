@@ -15,6 +15,7 @@ import (
 // with all other clients.
 type Response struct {
 	Delta      bool
+	Wrapped    bool // SotW: the resources go with their wrappers (DOWN-SOTW-15)
 	Partial    bool // more parts of the same response follow
 	Type       cache.TypeURL
 	Nonce      string
@@ -78,6 +79,7 @@ const (
 	Overcrowded Reason = "too_many"     // RESOURCE_EXHAUSTED: groups.max
 	NamesFull   Reason = "names_full"   // RESOURCE_EXHAUSTED: downstream.max_names; a Delta stream goes on
 	Glob        Reason = "glob"         // it ends no stream (NAME-11)
+	Nameless    Reason = "nameless"     // UNIMPLEMENTED: a type that SotW cannot serve to this client
 	HalfSent    Reason = "half_sent"    // RESOURCE_EXHAUSTED: a request that does not go on
 	Looped      Reason = "loop"         // FAILED_PRECONDITION
 	// RefusedUpstream: the control plane refuses what the client has the group's streams say (UP-21).
@@ -119,6 +121,8 @@ func (e *End) Code() code.Code {
 		return code.Code_ABORTED
 	case Looped, RefusedUpstream:
 		return code.Code_FAILED_PRECONDITION
+	case Nameless:
+		return code.Code_UNIMPLEMENTED
 	case Forbidden:
 		return code.Code_PERMISSION_DENIED
 	case Unreachable, ShuttingDown, Drained, Stalled, Aged, CertificateExpired, RulesChanged, AskAgain, MemoryPressure, Redirected:

@@ -55,7 +55,7 @@ func (s *Session) maxNames() int {
 
 // takes returns how many names a type keeps.
 func (x *exchange) takes() int {
-	n := x.refused.len() + len(x.unserved) + len(x.globs)
+	n := x.refused.len() + len(x.unserved)
 	if x.delta {
 		n += len(x.denied)
 	}
@@ -66,7 +66,7 @@ func (x *exchange) takes() int {
 // admitNames returns the part of a Delta request for which there is room, and the names for which there is none: they are
 // the last ones that the stream does not have. It counts exactly only if there may be too many, because that
 // looks up names under the lock of the type. unserved says
-// that it has others, too: locators, or globs.
+// that it has others, too: locators, or names that it may not read.
 func (s *Session) admitNames(d *deltaState, req *discovery.DeltaDiscoveryRequest, unserved bool) (_ *discovery.DeltaDiscoveryRequest, over []string, end *End) {
 	kept := d.takes() + len(req.GetResourceLocatorsSubscribe())
 	room, asked := s.maxNames()-(s.names-d.counted)-kept, len(req.GetResourceNamesSubscribe())

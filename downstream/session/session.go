@@ -239,19 +239,17 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	}
 	d := st.(*deltaState)
 	all := !d.requested && len(req.GetResourceNamesSubscribe()) == 0 && d.emptyIsAll()
-	req, globs := d.spells(req)
-	req, denied := d.enters(req, all)
-	req, over, end := s.admitNames(d, req, len(located)+len(globs)+len(denied) > 0)
+	req, denied := d.enters(d.spells(req), all)
+	req, over, end := s.admitNames(d, req, len(located)+len(denied) > 0)
 	if end != nil {
 		return note, end
 	}
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
-	if !d.requested && len(globs)+len(over)+len(denied) > 0 {
+	if !d.requested && len(over)+len(denied) > 0 {
 		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
 	}
-	located = append(located, globs...)
 	d.refused.add(located...)
 	d.refused.add(d.stillDenied(denied)...)
 	if !d.requested {
@@ -261,7 +259,6 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	d.prune()
 	s.settle(&d.exchange, d.takes())
 	s.answer(&d.exchange, now)
-	s.tellGlobs(&d.exchange, globs, NoticeErrors)
 	s.tellDenied(&d.exchange, len(denied))
 	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located)+len(over)+len(denied) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
@@ -300,7 +297,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	note = w.request(req, names, delivered, now)
 	s.settle(&w.exchange, kept)
 	s.answer(&w.exchange, now)
-	s.tellGlobs(&w.exchange, globs, w.noticeOfGlobs())
+	s.tellGlobs(w, globs)
 	if asks {
 		s.tellDenied(&w.exchange, len(w.denied))
 	}
@@ -418,6 +415,9 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	if len(s.states) == maxTypes {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
+	if end := s.cannotName(t); end != nil {
+		return s.refusedBy(end, t, Membership{}, now), nil
+	}
 	m, end := s.groups.Join(s.peer, s.node, t)
 	switch {
 	case end == nil:
@@ -428,6 +428,18 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	m.Reads = nil
 	return s.refusedBy(end, t, m, now), nil
 }
+
+// cannotName returns why a type is refused to a SotW client: its resources have no names in their bodies, and the
+// client does not take the wrapper that has them (DOWN-SOTW-15).
+func (s *Session) cannotName(t cache.TypeURL) *End {
+	if takesNames := s.kind.Delta || s.unwraps(); takesNames || !t.Unnamed() {
+		return nil
+	}
+	return &End{Nameless, fmt.Sprintf("resources of type %s do not hold their names; use Delta, or list the client feature xds.config.resource-in-sotw", t.Name())}
+}
+
+// unwraps reports whether the client takes resources out of their wrappers on SotW. A v2 client knows none.
+func (s *Session) unwraps() bool { return unwraps(s.node) && !s.kind.V2 }
 
 // costsTypeOnly reports whether the stream goes on although a type's group refuses it (NODE-14).
 func (s *Session) costsTypeOnly(m Membership) bool { return m.Own && s.kind.Type == "" }
@@ -446,7 +458,7 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	t = t.Shared()
 	return exchange{
 		url: t, api: t.V3(), group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
-		clientKind: clientKind{delta: s.kind.Delta, ends: !s.kind.Delta && isGRPC(s.node), ttl: s.subscriber.TakesTTL},
+		clientKind: clientKind{delta: s.kind.Delta, ends: !s.kind.Delta && isGRPC(s.node), ttl: s.subscriber.TakesTTL, wraps: !s.kind.Delta && t.Unnamed()},
 		frame:      frame{space: math.MaxInt},
 
 		acks:        acks{most: s.config.bounds().Unacked},

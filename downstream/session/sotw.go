@@ -26,6 +26,8 @@ type sotwState struct {
 	// behind says that the client held less than the whole view, or may have, when the version of
 	// what it was sent was last computed. Types that are not full-state only.
 	behind bool
+	// globsTold is what news there was of the client's globs.
+	globsTold Notice
 
 	// Full-state types only.
 	version string // of the last set; "" if the next one is sent even if its version is the same

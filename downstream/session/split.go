@@ -98,11 +98,11 @@ func (r *Response) split(room int) []*Response {
 // sizeOf returns the greatest size of a resource in the response, in bytes.
 func (r *Response) sizeOf(res *cache.Resource) int {
 	_, limited := r.Ends[res]
-	return sizeOfResource(res, r.Delta, limited)
+	return sizeOfResource(res, r.Delta, limited || r.Wrapped)
 }
 
-// sizeOfResource returns the greatest size of a resource in a response. limited says that it has
-// a TTL.
+// sizeOfResource returns the greatest size of a resource in a response. limited says that it may have
+// a TTL, and has a wrapper.
 func sizeOfResource(res *cache.Resource, delta, limited bool) int {
 	switch {
 	case limited && delta:

@@ -65,7 +65,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 		ends, _, _ := v.Ends(r)
 		limited = !ends.IsZero()
 	}
-	if bytes := sizeOfResource(r, x.delta, limited); bytes > x.space {
+	if bytes := sizeOfResource(r, x.delta, limited || x.wraps); bytes > x.space {
 		return bytes
 	}
 	return 0

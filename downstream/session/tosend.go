@@ -23,7 +23,7 @@ type toSend struct {
 	// error is over, so it is sent even if it does not differ (ERR-8).
 	erred    map[cache.ID]struct{}
 	touched  touched      // what of an exact client has to be looked at
-	refused  pile[string] // names asked for by locator, and globs, which are not served (NAME-18, NAME-11)
+	refused  pile[string] // names that are not served: asked for by locator, or globs of a SotW client (NAME-18, NAME-11)
 	excess   excess       // those for which there was no room (VALID-8)
 	unserved []string     // those of the newest request, each once, in order; only for SotW
 

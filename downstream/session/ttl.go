@@ -13,12 +13,17 @@ import (
 // able to take a resource out of the wrapper that holds one. Sources disagree on the spelling
 // (TTL-6).
 func takesTTL(node *core.Node, delta bool) bool {
-	lists := func(features ...string) bool {
-		return slices.ContainsFunc(features, func(f string) bool {
-			return slices.Contains(node.GetClientFeatures(), "xds.config."+f) || slices.Contains(node.GetClientFeatures(), "envoy.config."+f)
-		})
-	}
-	return lists("supports-resource-ttl") && (delta || lists("resource-in-sotw", "supports-resource-in-sotw"))
+	return lists(node, "supports-resource-ttl") && (delta || unwraps(node))
+}
+
+// unwraps reports whether a client's node says that it takes a resource out of a wrapper on SotW.
+func unwraps(node *core.Node) bool { return lists(node, "resource-in-sotw", "supports-resource-in-sotw") }
+
+// lists reports whether a client's node lists a client feature, in one of several spellings.
+func lists(node *core.Node, spellings ...string) bool {
+	return slices.ContainsFunc(spellings, func(f string) bool {
+		return slices.Contains(node.GetClientFeatures(), "xds.config."+f) || slices.Contains(node.GetClientFeatures(), "envoy.config."+f)
+	})
 }
 
 // renewing is what upstream has renewed, and what of it the client was sent (TTL-3).
@@ -82,7 +87,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			continue
 		}
 		_, waits := slices.BinarySearch(x.changed.items, id) // holdForCDS leaves the items sorted
-		for _, r := range v.Answer(id).Resources() {
+		for r := range v.Leading(id) {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
 				yield(r, x.renewedTo)
 			}

@@ -92,18 +92,21 @@ func Limited(delta bool, n int, ttl time.Duration) (head, tail []byte) {
 	}
 	tail = protowire.AppendBytes(tail, d)
 
-	size := uint64(n + len(tail))
-	head = protowire.AppendTag(nil, fieldResources, protowire.BytesType)
-	if !delta {
-		wrapper := appendString(nil, anyTypeURL, wrapperType)
-		wrapper = protowire.AppendTag(wrapper, anyValue, protowire.BytesType)
-		wrapper = protowire.AppendVarint(wrapper, size)
-		head = protowire.AppendVarint(head, uint64(len(wrapper))+size)
-		head = append(head, wrapper...)
-	} else {
-		head = protowire.AppendVarint(head, size)
+	if n += len(tail); !delta {
+		return Wrapped(n), tail
 	}
-	return head, tail
+	head = protowire.AppendTag(nil, fieldResources, protowire.BytesType)
+	return protowire.AppendVarint(head, uint64(n)), tail
+}
+
+// Wrapped returns the bytes before a Resource message of n bytes on SotW, which has it inside of an Any.
+func Wrapped(n int) (head []byte) {
+	wrapper := appendString(nil, anyTypeURL, wrapperType)
+	wrapper = protowire.AppendTag(wrapper, anyValue, protowire.BytesType)
+	wrapper = protowire.AppendVarint(wrapper, uint64(n))
+	head = protowire.AppendTag(nil, fieldResources, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(len(wrapper)+n))
+	return append(head, wrapper...)
 }
 
 func appendString(b []byte, field protowire.Number, s string) []byte {

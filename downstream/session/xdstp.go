@@ -10,7 +10,7 @@ import (
 )
 
 // Names that begin with xdstp:// are handled where they enter and leave a Session. What is between
-// sees one spelling of each, and no globs.
+// sees one spelling of each.
 
 // spellings has the names that the client spells in another way than the relay, by the canonical
 // spelling (NAME-8). The client is answered in its own (NAME-9). A Delta client's are kept while it
@@ -84,9 +84,8 @@ func (s *spellings) respellAll(r *Response, resources []*cache.Resource) []*cach
 // that it costs them.
 func readsXDSTP(names []string) bool { return slices.ContainsFunc(names, cache.IsXDSTP) }
 
-// spells returns a request with the canonical spellings of its names and without globs, and the globs
-// that it asks for.
-func (d *deltaState) spells(req *discovery.DeltaDiscoveryRequest) (_ *discovery.DeltaDiscoveryRequest, globs []string) {
+// spells returns a request with the canonical spellings of its names.
+func (d *deltaState) spells(req *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryRequest {
 	versions := req.GetInitialResourceVersions()
 	if d.requested {
 		versions = nil // only those of the first request count
@@ -96,19 +95,16 @@ func (d *deltaState) spells(req *discovery.DeltaDiscoveryRequest) (_ *discovery.
 		came = came || cache.IsXDSTP(name)
 	}
 	if !came && !readsXDSTP(req.GetResourceNamesSubscribe()) && !readsXDSTP(req.GetResourceNamesUnsubscribe()) {
-		return req, nil
+		return req
 	}
 	spelled := make(map[string]string, len(versions))
 	for name, version := range versions {
 		spelled[cache.Canonical(name)] = version
 		d.spelled.note(cache.Canonical(name), name)
 	}
-	subscribe, globs := withoutGlobs(req.GetResourceNamesSubscribe())
-	unsubscribe, given := withoutGlobs(req.GetResourceNamesUnsubscribe())
-	own := altered(req, d.spelled.read(subscribe), spelled)
-	own.ResourceNamesUnsubscribe = cache.Canonicals(unsubscribe)
-	d.takeGlobs(globs, given)
-	return own, globs
+	own := altered(req, d.spelled.read(req.GetResourceNamesSubscribe()), spelled)
+	own.ResourceNamesUnsubscribe = cache.Canonicals(req.GetResourceNamesUnsubscribe())
+	return own
 }
 
 // altered returns a request with other names and versions.
@@ -138,7 +134,7 @@ func (d *deltaState) prune() {
 	d.spelled.limit = 2 * len(d.spelled.own)
 }
 
-// spells does the same for a SotW request, which repeats all names.
+// spells does the same for a SotW request, which repeats all names, and takes out the globs.
 func (s *sotwState) spells(names []string) (others, globs []string) {
 	s.spelled = spellings{}
 	if !readsXDSTP(names) {

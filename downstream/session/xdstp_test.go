@@ -33,43 +33,13 @@ func TestSpellingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestGlobsAreNames: globs count as names as long as a client asks for them (VALID-8).
-func TestGlobsAreNames(t *testing.T) {
-	ask := func(s *told, i int) *End {
-		_, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesSubscribe: []string{fmt.Sprintf("xdstp://cp/%d/*", i)}}, s.now)
-		return end
-	}
-	s := newTold(t, Config{}) // 1,000 names
-	var end *End
-	for i := range 1_001 {
-		if end != nil {
-			t.Fatalf("glob %d: %v", i, end)
-		}
-		end = ask(s, i)
-		s.read()
-	}
-	if end == nil || end.Reason != OverLimit {
-		t.Errorf("the last one is answered with %v", end)
-	}
-	s = newTold(t, Config{})
-	for i := range 5_000 {
-		if end := ask(s, i); end != nil {
-			t.Fatalf("glob %d: %v", i, end)
-		}
-		s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesUnsubscribe: []string{fmt.Sprintf("xdstp://cp/%d/*", i)}})
-	}
-	if r := s.read(); r != nil {
-		t.Errorf("of globs that were given up the client is told %+v", r)
-	}
-}
-
 // TestOrdinaryNamesAreNotRead: requests without names of the scheme are taken in as they are.
 func TestOrdinaryNamesAreNotRead(t *testing.T) {
 	s := newTold(t, Config{}, cache.Endpoint)
 	d := s.find(cache.Endpoint).(*deltaState)
 	req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"a", "b/*"}, ResourceNamesUnsubscribe: []string{"c"}}
 	if n := testing.AllocsPerRun(100, func() {
-		if same, globs := d.spells(req); same != req || globs != nil {
+		if d.spells(req) != req {
 			t.Fatal("it is made again")
 		}
 	}); n != 0 {

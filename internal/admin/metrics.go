@@ -160,7 +160,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.readingWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_reading_waits_total", Help: "Times that a client's connection was not read on because requests that are not taken in take as much memory as downstream.max_inflight_bytes lets them."})
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
 	m.names = counter("client_names_refused_total", "Names that the relay refused to streams that go on, by reason: the stream has downstream.max_names_per_stream (over_limit), all streams together have downstream.max_names (names_full), or no rule of authz.rules_file lets the client read them (forbidden).", "reason")
-	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
+	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob a SotW client asks for xdstp globs, and only these are refused; with nameless it asks for a type that only Delta, or a client that unwraps resources, can be served. The log says more.", "type", "reason", "told")
 	m.calls = newCallMetrics(counter)
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)

@@ -124,7 +124,7 @@ func (c *Core) awakeAt(s *slot, now time.Time) time.Time {
 
 // laneAt is when something is due on a lane, or zero.
 func (c *Core) laneAt(s *slot, l *laneState, now time.Time) time.Time {
-	at := earlier(l.settle.deadline(), l.unansweredAt(c.config.patience()),
+	at := earlier(l.settle.deadline(), l.globs.deadline(), l.unansweredAt(c.config.patience()),
 		c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
 	if len(l.unanswered.delivered) > 0 {
 		at = earlier(at, toCome(c.refreshes.notBefore, now))

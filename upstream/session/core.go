@@ -195,6 +195,9 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 	}
 	c.tickSilence(s, l, now)
 	c.tellLeftOut(s, l, now)
+	if all := l.globs.tick(now); len(all) > 0 {
+		c.learned(s, l.lane, &cache.Update{Overdue: all}, now)
+	}
 	early, complete := l.settle.tick(now)
 	if complete {
 		c.learnsHabit(l)

@@ -29,8 +29,9 @@ type Response struct {
 	// Tick would look at: Deadline is not earlier than before.
 	Routine bool
 	faults  []string
-	adds    bool // it brings names that the Hub had not
-	repeats bool // it repeats what the server was shown (RECON-13)
+	adds    bool     // it brings names that the Hub had not
+	globs   []string // that it answers, and of which more may follow
+	repeats bool     // it repeats what the server was shown (RECON-13)
 
 	// sotw: it came on a SotW stream, and has one version for all.
 	sotw    bool
@@ -133,6 +134,8 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		case removed[name]:
 			bad[name] = true
 			d.fault("%q is both updated and removed", name)
+		case cache.IsGlob(name):
+			d.fault("%q is a glob, and no resource has such a name", name)
 		case first[name] != nil && proto.Equal(first[name], r):
 			d.fault("%q is listed twice", name)
 		case first[name] != nil:
@@ -149,6 +152,9 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		switch name, ok := cache.NameOf(r); {
 		case ok && bad[name]:
 			d.malformed(cache.Canonicals(r.GetAliases())...)
+			if glob := cache.GlobOf(name); glob != "" {
+				d.malformed(glob)
+			}
 		case !ok || first[name] != r:
 		case r.GetResource() == nil:
 			d.Bodyless = append(d.Bodyless, r)

@@ -37,6 +37,7 @@ type laneState struct {
 	unanswered unanswered
 
 	settle settleState
+	globs  globs
 }
 
 // givenUp reports whether the lane is a wildcard that was asked for, and is unsubscribed or about to be.
@@ -56,6 +57,7 @@ func (l *laneState) forget(name string) {
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
 	l.unanswered.forget(name)
+	l.globs.forget([]string{name})
 }
 
 // asked reports whether the opening request is written.

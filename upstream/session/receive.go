@@ -62,6 +62,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	c.answer(l, d, now)
 	c.fullState(l, d)
 	c.settles(s, l, d)
+	c.completes(l, d)
 	c.learned(s, lane, &d.Update, now)
 }
 
@@ -162,7 +163,7 @@ func (c *Core) routine(l *laneState, d *Response) bool {
 	if d.sotw || !d.onlySets() || c.hub.Of(d.TypeURL).Remembers() {
 		return false
 	}
-	return l.answered && !l.settle.waiting
+	return l.answered && !l.settle.waiting && len(l.globs.waiting) == 0
 }
 
 // answer takes off a lane what waits for an answer, and now has one.
@@ -222,6 +223,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	c.nacks.take(d, nack, now)
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
 		s.stream.wake(l)
+		l.globs.applied(d, &c.config, now)
 		if l.settle.applied(d, c.config.Answers.habit(c.entry().Name), c.chunks(), &c.config, now); l.settle.split {
 			c.learnsHabit(l)
 		}

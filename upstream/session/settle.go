@@ -42,18 +42,22 @@ func earlyAfter(as Habit, size int, settle time.Duration) (after time.Duration, 
 
 // response handles a response on a lane that waits, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
-	switch {
-	case d.sotw: // a SotW response has the whole set
-		complete = true
-	case chunks == ChunksRelay:
-		complete = hop.Last(d.Nonce)
-	case chunks == ChunksDiderot:
-		complete = strings.HasSuffix(d.Nonce, "00000000")
-	default:
-		complete = c.Settle == 0
-	}
+	complete = d.isLast(chunks, c)
 	s.waiting = !complete
 	return complete
+}
+
+// isLast reports whether a response is known to be the last one of those that carry a set.
+func (d *Response) isLast(chunks Chunks, c *Config) bool {
+	switch {
+	case d.sotw: // a SotW response has the whole set
+		return true
+	case chunks == ChunksRelay:
+		return hop.Last(d.Nonce)
+	case chunks == ChunksDiderot:
+		return strings.HasSuffix(d.Nonce, "00000000")
+	}
+	return c.Settle == 0
 }
 
 // applied starts the wait for more responses, or prolongs it if this one added a name. The Hub

@@ -372,6 +372,7 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 		delete(l.restart, name)
 		names = append(names, name)
 	}
+	l.globs.asks(names)
 	doubtful := s.hub.On(l.lane).Asked(names)
 	if l.lane.Wildcard || len(names) == 0 {
 		return

@@ -92,6 +92,7 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 
 // missing handles names about which the server has been silent for too long.
 func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
+	l.globs.forget(names)
 	if c.explicitMissing() {
 		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
 	} else {

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// globs has those of a lane whose members may not all be here yet. Like a wildcard's set they come in one response
+// or several, and Delta does not mark the last one (RECON-16).
+type globs struct {
+	waiting map[string]time.Time // when the first answer was applied; zero: there is none yet
+	ends    cache.Deadlines[string]
+}
+
+// asks notes globs among names that were asked for.
+func (g *globs) asks(names []string) {
+	for _, name := range names {
+		if !cache.IsGlob(name) {
+			continue
+		}
+		if g.waiting == nil {
+			g.waiting = make(map[string]time.Time)
+		}
+		g.waiting[name] = time.Time{}
+		g.ends.Set(name, time.Time{})
+	}
+}
+
+// forget drops what waits for no answer any more.
+func (g *globs) forget(names []string) {
+	if len(g.waiting) == 0 {
+		return
+	}
+	for _, name := range names {
+		delete(g.waiting, name)
+		g.ends.Set(name, time.Time{})
+	}
+}
+
+// answered returns the waiting globs that a response answers.
+func (g *globs) answered(u *cache.Update) (some []string) {
+	if len(g.waiting) == 0 {
+		return nil
+	}
+	add := func(name string) {
+		if _, waits := g.waiting[name]; waits {
+			some = append(some, name)
+		}
+	}
+	answered(u, add)
+	for _, name := range u.Removed {
+		add(name)
+	}
+	slices.Sort(some)
+	return slices.Compact(some)
+}
+
+// applied starts the wait for more responses, or prolongs it if this one added a name.
+func (g *globs) applied(d *Response, c *Config, now time.Time) {
+	for _, name := range d.globs {
+		first := g.waiting[name]
+		if first.IsZero() {
+			first = now
+		} else if !d.adds {
+			continue
+		}
+		g.waiting[name] = first
+		at := now.Add(c.Settle)
+		if limit := first.Add(c.SettleCap); at.After(limit) {
+			at = limit
+		}
+		g.ends.Set(name, at)
+	}
+}
+
+// tick returns the globs whose wait is over.
+func (g *globs) tick(now time.Time) (complete []string) {
+	if len(g.waiting) == 0 {
+		return nil
+	}
+	complete = g.ends.Due(now)
+	slices.Sort(complete)
+	g.forget(complete)
+	return complete
+}
+
+// deadline is when to tick, or zero.
+func (g *globs) deadline() time.Time {
+	_, at := g.ends.First()
+	return at
+}
+
+// completes finds out which globs a response answers, and whether they are complete with it.
+func (c *Core) completes(l *laneState, d *Response) {
+	if d.globs = l.globs.answered(&d.Update); len(d.globs) == 0 {
+		return
+	}
+	d.adds = c.hub.On(l.lane).Lacks(d.Update.Set)
+	if d.isLast(c.chunks(), &c.config) {
+		d.Update.Overdue = d.globs
+		l.globs.forget(d.globs)
+		d.globs = nil
+	}
+}
