@@ -30,7 +30,6 @@ var notBuilt = map[string]string{
 	"LRS-6":   "LRS-4",
 	"LRS-7":   "LRS-4",
 	"LRS-8":   "LRS-4",
-	"ORDER-9": "a SHOULD",
 	"RECON-5": "a MAY",
 	"REST-1":  "REST",
 	"REST-2":  "REST",

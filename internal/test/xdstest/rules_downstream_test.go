@@ -25,7 +25,7 @@ var downstreamRules = slices.Concat(
 	numbered("WILD", 1, 16),
 	numbered("NAME", 1, 14), numbered("NAME", 18, 18),
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
-	numbered("ORDER", 1, 8), numbered("ORDER", 10, 13),
+	numbered("ORDER", 1, 13),
 	numbered("NODE", 1, 17),
 	numbered("REST", 10, 10),
 	numbered("CSDS", 1, 7),

@@ -47,7 +47,7 @@ func hostsOnDemand(t *testing.T, w way, backend string) (s *scene, address strin
 	m := w.makes()
 	has := m.service("a", backend)
 	has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{})))
-	has.put(cache.Route, "web", &route.RouteConfiguration{Name: "web", Vhds: &route.Vhds{ConfigSource: m.source}})
+	putRoutes(has, m, "own", true)
 	putHost(has, "first.example", "first")
 	s = play(t, w, has)
 	s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.VirtualHost && name != "web/first.example" }
