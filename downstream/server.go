@@ -60,6 +60,8 @@ type ServerConfig struct {
 	Pressed func() bool
 	// MaxAge is how old a connection may become; zero means no limit.
 	MaxAge time.Duration
+	// REST is for clients that poll.
+	REST RESTConfig
 	// Log is for people; Observer may be nil.
 	Log      *slog.Logger
 	Observer Observer
@@ -89,6 +91,7 @@ type Server struct {
 	rules             atomic.Uint64 // how often rules have changed
 	full              seldom        // what is said when there is no room
 	passing           passing
+	rest              *rest
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -156,6 +159,7 @@ func NewServer(c ServerConfig) *Server {
 	)
 	s.registerServices()
 	s.offerHealth()
+	s.rest = newREST(s)
 	s.SetReady(false)
 	return s
 }
@@ -184,6 +188,7 @@ func (s *Server) Close(spread time.Duration) {
 		defer close(graceful)
 		s.grpc.GracefulStop() // this returns when all streams have ended, or at Stop
 	}()
+	s.rest.stopAccepting()
 	s.doors.close() // a client that is sent away must not come back to a port that still answers
 	s.mu.Lock()
 	if !s.stopping {
@@ -199,6 +204,7 @@ func (s *Server) Close(spread time.Duration) {
 		s.grpc.Stop()
 		<-graceful
 	}
+	s.rest.close(time.Second)
 	s.senders.close()
 	s.reading.stop()
 }
@@ -264,13 +270,16 @@ func (s *Server) busy() bool {
 // Count returns the number of open streams.
 func (s *Server) Count() int { return len(s.open()) }
 
-// Clients describes the open streams, oldest first.
+// Clients describes the open streams and the clients that poll, oldest first.
 func (s *Server) Clients() []Client {
 	streams := s.open()
-	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) }) // before they become large
 	clients := make([]Client, 0, len(streams))
 	for _, st := range streams {
 		clients = append(clients, st.describe())
 	}
+	for _, p := range s.rest.pollers.list() {
+		clients = append(clients, s.rest.pollers.describe(p))
+	}
+	slices.SortFunc(clients, func(a, b Client) int { return cmp.Compare(a.Stream, b.Stream) })
 	return clients
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -95,6 +96,7 @@ type Relay struct {
 
 	certs      *certs.Follower
 	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
+	polled     atomic.Pointer[tls.Config]     // the same for clients that poll
 	handshakes *handshakes
 
 	cancel context.CancelFunc
@@ -195,6 +197,10 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
 		MaxAge:       c.Downstream.MaxConnectionAge,
+		REST: downstream.RESTConfig{
+			Hold: c.Downstream.REST.Hold, InterestTTL: c.Downstream.REST.InterestTTL,
+			MaxPollers: c.Downstream.REST.MaxPollers, ProtoNames: c.Downstream.REST.ProtoNames,
+		},
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
