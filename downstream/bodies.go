@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -76,7 +76,7 @@ func unread(err error, limit int64) *refusal {
 	if tooMuch := (*http.MaxBytesError)(nil); errors.As(err, &tooMuch) {
 		return &refusal{code: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("xds-relay: the request exceeds the limit of %d bytes; raise downstream.max_request_bytes", limit)}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
 		return refused(&session.End{Reason: session.HalfSent, Message: fmt.Sprintf("a request is not complete %v after it began, and a second for each MiB; send it again", bodyWithin)})
 	}
 	return &refusal{code: http.StatusBadRequest, message: "xds-relay: the request could not be read: " + err.Error()}

@@ -157,14 +157,19 @@ func (s *Server) poll(ctx context.Context, q *poll) (a answered, end *session.En
 		return a, end
 	}
 	defer func() {
-		good := i != nil && end == nil
-		ps.finish(p, i, good, a)
+		ps.finish(p, i, keeps(end), a)
 	}()
 	if end = p.pace(ctx); end != nil {
 		return a, end
 	}
 	s.rest.bodies.give(q)
 	return p.await(ctx, i, q.hold)
+}
+
+// keeps reports whether the interest of a poll lasts although it ended in this way: also while the control plane has not
+// answered yet, or if the client has not waited for that.
+func keeps(end *session.End) bool {
+	return end == nil || end.Reason == session.Unreachable || end.Reason == closedByClient
 }
 
 // admitPoll says why no poll is taken in, if that is so.
@@ -421,7 +426,7 @@ func (ps *pollers) finish(p *poller, i *interest, good bool, a answered) {
 		ps.bySum[i.sum] = p
 	}
 	fresh := p.current == nil
-	if good {
+	if a.response != nil || a.unchanged {
 		p.polled(i.version, a, now)
 	}
 	if !gone && p.polls == 0 && !fresh {

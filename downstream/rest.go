@@ -53,7 +53,8 @@ type rest struct {
 	pollers pollers
 	bodies  bodies
 	writers [2]*xdsjson.Writer // of names in lowerCamelCase, and as in the proto
-	down    chan struct{}      // closed when it is shut down
+	once    sync.Once
+	down    chan struct{} // closed when it is shut down
 }
 
 func newREST(s *Server) *rest {
@@ -104,10 +105,12 @@ func (s *Server) ServeREST(l net.Listener, secure func() *tls.Config, messages *
 
 // stopAccepting closes the listener, and waits for the polls that are open on a goroutine of its own.
 func (r *rest) stopAccepting() {
-	go func() {
-		defer close(r.down)
-		_ = r.http.Shutdown(context.Background()) // without a deadline it cannot fail, and close ends it
-	}()
+	r.once.Do(func() {
+		go func() {
+			defer close(r.down)
+			_ = r.http.Shutdown(context.Background()) // without a deadline it cannot fail, and close ends it
+		}()
+	})
 }
 
 // close ends what is left, and returns when nothing is.
