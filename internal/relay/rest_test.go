@@ -2,11 +2,16 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +19,10 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/certs/certstest"
+	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
@@ -349,4 +357,70 @@ func TestPollOfSecrets(t *testing.T) {
 			t.Errorf("it is remembered: %+v", all)
 		}
 	})
+}
+
+// TestPollOverTLS: clients that poll are known by their certificates, over HTTP/1.1 and HTTP/2, and without one nobody is
+// served.
+func TestPollOverTLS(t *testing.T) {
+	ca := certstest.NewAuthority(t, "ca")
+	issue := func(id string) (cert, key []byte) {
+		u, err := url.Parse(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ca.Issue(t, x509.Certificate{DNSNames: []string{"relay"}, URIs: []*url.URL{u}})
+	}
+	dir := t.TempDir()
+	cert, key := issue("spiffe://a/relay")
+	for name, text := range map[string][]byte{"ca.crt": ca.PEM, "tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := config.Load("", []string{
+		"upstream.address=127.0.0.1:1", "downstream.rest.listen=127.0.0.1:0", "downstream.tls.client_ca=" + filepath.Join(dir, "ca.crt"),
+		"downstream.tls.cert=" + filepath.Join(dir, "tls.crt"), "downstream.tls.key=" + filepath.Join(dir, "tls.key"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(0)
+	l, err := r.ListenREST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ServeREST(l); err != nil {
+		t.Fatal(err)
+	}
+	for _, two := range []bool{false, true} {
+		id := fmt.Sprintf("spiffe://a/client-%v", two)
+		pair, err := tls.X509KeyPair(issue(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), ServerName: "relay", Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: two}
+		resp, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr().String()+"/v3/discovery:clusters", "application/json", strings.NewReader(`{"node":{"id":"a"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable || (resp.ProtoMajor == 2) != two { // there is no control plane
+			t.Errorf("HTTP/2 %v: %s over %s", two, resp.Status, resp.Proto)
+		}
+		shown := func(c downstream.Client) bool { return c.Identity == id }
+		if !slices.ContainsFunc(r.Clients(), shown) {
+			t.Errorf("nobody is shown as %s: %+v", id, r.Clients())
+		}
+		transport.TLSClientConfig.Certificates = nil
+		transport.CloseIdleConnections()
+		bare := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), ServerName: "relay"}, DisableKeepAlives: true}}
+		if resp, err := bare.Post("https://"+l.Addr().String()+"/v3/discovery:clusters", "application/json", strings.NewReader("{}")); err == nil {
+			resp.Body.Close()
+			t.Errorf("without a certificate: %s", resp.Status)
+		}
+	}
 }
