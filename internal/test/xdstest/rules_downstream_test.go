@@ -27,7 +27,7 @@ var downstreamRules = slices.Concat(
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
 	numbered("ORDER", 1, 8), numbered("ORDER", 11, 13),
 	numbered("NODE", 1, 17),
-	numbered("REST", 10, 10),
+	numbered("REST", 1, 10),
 	numbered("CSDS", 1, 6),
 )
 
@@ -45,6 +45,15 @@ var downstreamReasons = map[string]string{
 	"CSDS-4":  "as CSDS-1; csds.TestClientViews and csds.TestMatchers, TestClientsInCSDS of internal/relay",
 	"CSDS-5":  "as CSDS-1; csds.TestBodies and csds.TestBodiesOnRequest, TestCSDSShowsNoSecret of internal/test/authz",
 	"CSDS-6":  "what is read at one instant is in no message; csds.TestLargeAnswers, csds.TestCallsAreBounded and csds.TestWrongMatchers for the bounds",
+	"REST-1":  "transcripts speak gRPC, and not HTTP; TestBadPolls and TestPoll of internal/relay, TestREST of internal/test/e2e/envoy, service.TestRESTPath",
+	"REST-2":  "as REST-1; xdsjson.TestRequest, xdsjson.TestBadRequest, xdsjson.TestResponse, FuzzRequest",
+	"REST-3":  "as REST-1; xdsjson.TestUnknownType, downstream.TestNoFormInJSON",
+	"REST-4":  "as REST-1; TestPoll",
+	"REST-5":  "as REST-1; TestPoll, TestREST",
+	"REST-6":  "as REST-1; TestPoll",
+	"REST-7":  "as REST-1; TestBadPolls, TestPollOfSecrets, TestPollsAreFew, downstream.FuzzPoll",
+	"REST-8":  "as REST-1; TestPollWaits",
+	"REST-9":  "as REST-1; TestPollKeepsInterest, TestPollerIsBehind",
 	"NODE-5":  "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }
 
