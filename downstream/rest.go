@@ -182,13 +182,15 @@ func spiffeID(leaf *x509.Certificate) *url.URL {
 	}
 	const longest, longestDomain = 2048, 255
 	id := leaf.URIs[0]
-	named := id.Scheme == "spiffe" && id.Opaque == "" && id.User.Username() == ""
-	whole := id.Host != "" && id.Path != ""
-	short := len(id.String()) <= longest && len(id.Host) <= longestDomain
-	if named && whole && short {
-		return id
+	switch {
+	case id.Scheme != "spiffe", id.Opaque != "", id.User.Username() != "":
+		return nil
+	case id.Host == "", id.Path == "":
+		return nil
+	case len(id.String()) > longest, len(id.Host) > longestDomain:
+		return nil
 	}
-	return nil
+	return id
 }
 
 // peer says who polls.

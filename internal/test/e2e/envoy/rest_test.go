@@ -96,7 +96,7 @@ func TestREST(t *testing.T) {
 				}
 			}
 
-			time.Sleep(time.Duration(often(600, 3)) * time.Second)
+			peer.Wait(time.Duration(often(600, 3)) * time.Second)
 			if n, err := e.Sum("update_failure", "update_rejected"); err != nil || n > 0 {
 				t.Errorf("%d updates failed: %v", n, err)
 			}
@@ -111,7 +111,7 @@ func TestREST(t *testing.T) {
 				limit = 50 * time.Millisecond
 			}
 			for i := range 5 {
-				time.Sleep(2 * every) // so that it polls again
+				peer.Wait(2 * every) // so that it polls again
 				backend := realenvoy.Backend(t, fmt.Sprint("other ", i))
 				begin := time.Now()
 				p.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backend)) })
