@@ -122,10 +122,9 @@ func (s *Server) Client(id uint64) (c Client, ok bool) {
 func (s *Server) ClientNames(id uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool) {
 	if st := s.find(id); st != nil {
 		st.with(func(of *session.Session) { names, more = of.Names(t, after, most) })
-	} else if i := s.rest.pollers.interestOf(id); i != nil {
-		i.with(func(of *session.Session) { names, more = of.Names(t, after, most) })
+		return names, more
 	}
-	return names, more
+	return s.rest.pollers.names(id, t, after, most)
 }
 
 // Holders returns which versions of a resource a group's clients have, those of most clients first.

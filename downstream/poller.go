@@ -70,6 +70,7 @@ type sofar struct {
 	size      int // its resources
 	old       int // polls in a row that showed something else than was told before
 	responses int64
+	bytes     int64 // of them
 }
 
 // mayBeOld is how many polls in a row may show an old version.
@@ -112,6 +113,7 @@ func (i *interest) with(f func(*session.Session)) {
 
 // answered is what a poll is answered with.
 type answered struct {
+	by        *poller
 	response  *session.Response
 	unchanged bool // the client has it already
 }
@@ -138,7 +140,9 @@ func (s *Server) poll(ctx context.Context, q *poll) (a answered, end *session.En
 		return a, end
 	}
 	s.rest.bodies.give(q)
-	return p.await(ctx, i, q.hold)
+	a, end = p.await(ctx, i, q.hold)
+	a.by = p
+	return a, end
 }
 
 // keeps reports whether the interest of a poll lasts although it ended in this way: also while the control plane has not
@@ -214,6 +218,7 @@ func (p *poller) await(ctx context.Context, i *interest, hold time.Duration) (an
 	timer := time.NewTimer(max(hold, firstAnswer))
 	defer timer.Stop()
 	for {
+		judged := s.rest.pollers.judged() // before the rules are looked at
 		r, end := i.look(s)
 		if end != nil {
 			return answered{}, end
@@ -237,6 +242,7 @@ func (p *poller) await(ctx context.Context, i *interest, hold time.Duration) (an
 		timer.Reset(left)
 		select {
 		case <-i.wake:
+		case <-judged:
 		case <-timer.C:
 		case <-ctx.Done():
 			return answered{}, &session.End{Reason: closedByClient, Message: "the client is gone"}

@@ -31,9 +31,11 @@ type pollers struct {
 	byID   map[uint64]*poller
 	shares share.Ledger[*poller]
 	closed bool
+	judges chan struct{} // closed when rules change, and then another one
 }
 
 func (ps *pollers) init(s *Server) {
+	ps.judges = make(chan struct{})
 	ps.server, ps.by, ps.bySum, ps.byID = s, make(map[pollerKey]*poller), make(map[fingerprint]*poller), make(map[uint64]*poller)
 }
 
@@ -278,6 +280,13 @@ func (ps *pollers) finish(p *poller, i *interest, good bool, a answered) {
 	}
 }
 
+// sent counts the bytes of an answer.
+func (ps *pollers) sent(p *poller, bytes int) {
+	ps.mu.Lock()
+	p.bytes += int64(bytes)
+	ps.mu.Unlock()
+}
+
 // dropIdle ends a poller that does not poll any more, or that was refused what it polled for first.
 func (ps *pollers) dropIdle(p *poller) {
 	ps.dropIf(p, &session.End{Reason: closedByClient, Message: "the client polls no more"}, func() bool { return p.polls == 0 })
@@ -344,11 +353,13 @@ func (ps *pollers) list() (all []*poller) {
 func (ps *pollers) rejudge() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for _, p := range ps.by {
-		if p.current != nil {
-			p.current.kick()
-		}
-	}
+	close(ps.judges)
+	ps.judges = make(chan struct{})
 }
 
-// What people and metrics see of pollers. A poller is in step unless it has shown an old version too often: REST has no NACK.
+// judged is closed when rules change next.
+func (ps *pollers) judged() <-chan struct{} {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.judges
+}

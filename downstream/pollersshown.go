@@ -30,7 +30,7 @@ func (ps *pollers) describe(p *poller) Client {
 	ps.mu.Unlock()
 	c := Client{
 		Stream: p.id, Node: p.node, Peer: p.peer.Address, Identity: p.peer.Identity, Protocol: protocolREST, Since: p.since, Sync: inStep,
-		Responses: at.responses,
+		Responses: at.responses, Bytes: at.bytes,
 	}
 	if i == nil {
 		return c
@@ -45,7 +45,7 @@ func (ps *pollers) describe(p *poller) Client {
 
 // tell says of a type how far the poller is.
 func (p *sofar) tell(t *session.ClientType) {
-	t.Sync, t.Behind, t.Since, t.Nonce = inStep, 0, time.Time{}, ""
+	t.Sync, t.Behind, t.Since = inStep, 0, time.Time{}
 	t.LastSent = p.toldAt
 	if p.old == 0 {
 		t.LastAck = p.last
@@ -77,14 +77,26 @@ func (ps *pollers) find(id uint64) *poller {
 	return ps.byID[id]
 }
 
-// interestOf returns the interest of the poller of a number, or nil.
-func (ps *pollers) interestOf(id uint64) *interest {
+// names describes the resources of a type that a poller asks for. What it has is known only of all of them together.
+func (ps *pollers) names(id uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool) {
 	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if p := ps.byID[id]; p != nil {
-		return p.current
+	p := ps.byID[id]
+	if p == nil || p.current == nil {
+		ps.mu.Unlock()
+		return nil, false
 	}
-	return nil
+	i, step := p.current, session.StepSynced
+	if p.old >= mayBeOld {
+		step = session.StepUnacked
+	}
+	ps.mu.Unlock()
+	i.with(func(of *session.Session) { names, more = of.Names(t, after, most) })
+	for j := range names {
+		if n := &names[j]; n.Step == session.StepUnsent {
+			n.Step = step
+		}
+	}
+	return names, more
 }
 
 // check returns the invariants that do not hold.

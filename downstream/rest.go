@@ -318,7 +318,9 @@ func (r *rest) answer(w http.ResponseWriter, req *http.Request, t cache.TypeURL)
 		c.conn.acknowledged()
 		return http.StatusNotModified, nil
 	}
-	return http.StatusOK, r.write(w, a.response, config)
+	size, no := r.write(w, a.response, config)
+	r.pollers.sent(a.by, size)
+	return http.StatusOK, no
 }
 
 // check refuses what is not a request in JSON.
@@ -357,8 +359,8 @@ func aged(c *conn, most time.Duration) bool {
 	return most > 0 && time.Since(c.since) > portion(most, endFrom)
 }
 
-// write answers with a response.
-func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *ServerConfig) *refusal {
+// write answers with a response, of so many bytes.
+func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *ServerConfig) (size int, no *refusal) {
 	writer := r.writers[0]
 	if config.REST.ProtoNames {
 		writer = r.writers[1]
@@ -373,12 +375,11 @@ func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *Serv
 		text, err := writer.Resource(body, remember)
 		if err != nil {
 			r.server.full.warn(r.server.log, "rest json", "downstream.rest: a resource cannot be sent to clients that poll", "type", resp.Type, "name", res.Name, "err", err)
-			return &refusal{code: http.StatusInternalServerError, message: fmt.Sprintf("xds-relay: %q: %v", res.Name, err)}
+			return 0, &refusal{code: http.StatusInternalServerError, message: fmt.Sprintf("xds-relay: %q: %v", res.Name, err)}
 		}
 		resources = append(resources, text)
 	}
 	parts := writer.Response(xdsjson.Head{Version: resp.Version, TypeURL: string(resp.Type), Nonce: resp.Nonce, Identifier: resp.Identifier}, resources)
-	size := 0
 	for _, part := range parts {
 		size += len(part)
 	}
@@ -389,11 +390,11 @@ func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *Serv
 	w.Header().Set("Content-Length", strconv.Itoa(size))
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
-			return nil // the client is gone
+			return size, nil // the client is gone
 		}
 	}
 	r.server.observer.ClientResponse(resp.Type, len(resp.Resources), 0, size)
-	return nil
+	return size, nil
 }
 
 // refuse answers that a poll is refused.

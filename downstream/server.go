@@ -267,8 +267,8 @@ func (s *Server) busy() bool {
 	return len(s.streams)+s.calls > 0
 }
 
-// Count returns the number of open streams.
-func (s *Server) Count() int { return len(s.open()) }
+// Count returns the number of open streams, and of clients that poll.
+func (s *Server) Count() int { return len(s.open()) + len(s.rest.pollers.list()) }
 
 // Clients describes the open streams and the clients that poll, oldest first.
 func (s *Server) Clients() []Client {

@@ -381,7 +381,7 @@ func (r *Relay) Methods() []string { return r.server.Methods() }
 // Calls counts the open calls of each service that goes through to the control plane.
 func (r *Relay) Calls() map[string]int { return r.server.Calls() }
 
-// Count is the number of open client streams.
+// Count is the number of open client streams, and of clients that poll.
 func (r *Relay) Count() int { return r.server.Count() }
 
 // Groups are the names and Hubs of the groups that exist now.

@@ -226,6 +226,9 @@ func TestPollerIsBehind(t *testing.T) {
 		if c.Sync == session.SyncStates()[0] || c.Types[0].Behind != 1 || time.Since(c.Types[0].Since) != 3*time.Second {
 			t.Errorf("shown as %+v", c)
 		}
+		if names, _ := r.relay.ClientNames(c.Stream, cache.Cluster, "", 9); len(names) != 1 || names[0].Step != session.StepUnacked || c.Bytes == 0 {
+			t.Errorf("its names are %+v, and it was sent %d bytes", names, c.Bytes)
+		}
 		if sum := r.relay.Summary(); sum.Sync[c.Sync] != 1 || sum.Protocols["rest"] != 1 {
 			t.Errorf("counted as %+v", sum)
 		}
@@ -423,4 +426,38 @@ func TestPollOverTLS(t *testing.T) {
 			t.Errorf("without a certificate: %s", resp.Status)
 		}
 	}
+}
+
+// TestRulesForPolls: a client that polls reads what the rules allow it, also while its answer is held (NODE-15, NODE-17).
+func TestRulesForPolls(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(read string) {
+		if err := os.WriteFile(rules, []byte("rules: [{identity: anonymous, read: ["+read+"]}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{types: [EDS], names: ["a", "b"]}`)
+	overREST(t, []string{"authz.rules_file=" + rules}, func(r *rest) {
+		r.poll("clusters", "", nil).is(t, http.StatusForbidden, "")
+		first := r.poll("endpoints", "", nil, "a", "secret")
+		if names := r.plane.Subscribed("up", "EDS"); strings.Join(names, " ") != "a" {
+			t.Errorf("upstream is asked for %q", names)
+		}
+		r.respond("EDS a@1")
+		synctest.Wait()
+		first.is(t, http.StatusOK, `"clusterName":"a"`)
+		held := r.poll("endpoints", first.Version, []string{"Prefer", "wait=60"}, "a", "secret")
+		write(`{types: [EDS], names: ["b"]}`)
+		r.relay.ReadRules()
+		synctest.Wait()
+		if held.code != http.StatusServiceUnavailable {
+			t.Errorf("what is held when the rules change is answered with %d %s", held.code, held.body)
+		}
+		now := r.poll("endpoints", first.Version, nil, "a", "secret")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if strings.Contains(now.body, `"clusterName":"a"`) || now.code == http.StatusNotModified {
+			t.Errorf("it gets %d %s", now.code, now.body)
+		}
+	})
 }
