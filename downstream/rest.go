@@ -73,7 +73,7 @@ func newREST(s *Server) *rest {
 	r.http = &http.Server{
 		Handler:           r,
 		ReadHeaderTimeout: handshakeLimit,
-		IdleTimeout:       2 * maxIdle,
+		IdleTimeout:       maxIdle,
 		MaxHeaderBytes:    maxHeaders,
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(min(s.config.MaxStreams, maxPollsOfOne)), MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window},
@@ -85,7 +85,7 @@ func newREST(s *Server) *rest {
 
 const (
 	// maxIdle is how long a client that polls may leave its connection alone.
-	maxIdle = 5 * time.Minute
+	maxIdle = 10 * time.Minute
 	// maxPollsOfOne is how many polls a connection may have open at once over HTTP/2.
 	maxPollsOfOne = 1000
 )
