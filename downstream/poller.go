@@ -64,7 +64,6 @@ type pollerKey struct {
 // sofar is how far a poller is. REST has neither ACK nor NACK: the version that the next poll shows says it.
 type sofar struct {
 	last      time.Time // poll
-	shown     string    // by it
 	told      string    // in the last answer with resources; "": none
 	toldAt    time.Time
 	size      int // its resources
@@ -78,7 +77,7 @@ const mayBeOld = 3
 
 // polled takes note of a poll that showed a version and got an answer.
 func (p *sofar) polled(shown string, a answered, now time.Time) {
-	p.last, p.shown = now, shown
+	p.last = now
 	if shown == p.told || p.told == "" || a.unchanged {
 		p.old = 0
 	} else {
@@ -89,6 +88,8 @@ func (p *sofar) polled(shown string, a answered, now time.Time) {
 			p.told, p.toldAt, p.size = r.Version, now, len(r.Resources)
 		}
 		p.responses++
+	} else {
+		p.told = shown
 	}
 }
 

@@ -307,13 +307,15 @@ func (r *rest) answer(w http.ResponseWriter, req *http.Request, t cache.TypeURL)
 		w.Header().Set("Connection", "close")
 	}
 	a, end := s.poll(req.Context(), q)
-	switch {
-	case end != nil:
-		if end.Reason == session.BadRequest || end.Reason == session.OverLimit {
+	if end != nil {
+		switch end.Reason {
+		case session.BadRequest, session.OverLimit:
 			c.conn.faulted(1)
 		}
 		return 0, refused(end)
-	case a.unchanged:
+	}
+	r.mayStall(w)
+	if a.unchanged {
 		w.WriteHeader(http.StatusNotModified)
 		c.conn.acknowledged()
 		return http.StatusNotModified, nil
@@ -359,6 +361,15 @@ func aged(c *conn, most time.Duration) bool {
 	return most > 0 && time.Since(c.since) > portion(most, endFrom)
 }
 
+// mayStall says how long an answer may wait for the client. The connection keeps the deadline of the answer before.
+func (r *rest) mayStall(w http.ResponseWriter) {
+	var deadline time.Time
+	if stall := r.server.now.Load().StallTimeout; stall > 0 {
+		deadline = time.Now().Add(stall)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // an error means that the client is gone
+}
+
 // write answers with a response, of so many bytes.
 func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *ServerConfig) (size int, no *refusal) {
 	writer := r.writers[0]
@@ -383,9 +394,6 @@ func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *Serv
 	for _, part := range parts {
 		size += len(part)
 	}
-	if stall := config.StallTimeout; stall > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall)) // an error means that the client is gone
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(size))
 	for _, part := range parts {
@@ -402,6 +410,7 @@ func (r *rest) refuse(w http.ResponseWriter, t cache.TypeURL, no *refusal) {
 	if no.end != nil && refusals[no.end.Reason] {
 		r.server.full.warn(r.server.log, "rest "+string(no.end.Reason), "a client that polls is refused", "type", t, "reason", no.end.Reason, "err", no.message)
 	}
+	r.mayStall(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

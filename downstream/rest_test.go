@@ -29,13 +29,16 @@ import (
 	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
+// stall is how long clients of a polledServer may leave an answer unread.
+const stall = 200 * time.Millisecond
+
 // polledServer serves clients that poll, from a Hub that has n clusters when feed was called.
 func polledServer(t testing.TB, n int, body func(name string) *anypb.Any) (s *Server, address string, feed func()) {
 	t.Helper()
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute, Name: "east"})
 	s = NewServer(ServerConfig{
 		Config:      session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 2 * n},
-		Credentials: insecure.NewCredentials(), Groups: oneGroup{hub}, MaxRequest: 1 << 20, MaxStreams: 10, MaxInflight: 4 << 20,
+		Credentials: insecure.NewCredentials(), Groups: oneGroup{hub}, MaxRequest: 1 << 20, MaxStreams: 10, MaxInflight: 4 << 20, StallTimeout: stall,
 		REST: RESTConfig{InterestTTL: time.Minute, MaxPollers: 10}, Log: slog.New(slog.DiscardHandler),
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,6 +91,12 @@ func post(t testing.TB, client *http.Client, address, text string) (code int, bo
 	return resp.StatusCode, string(data)
 }
 
+// versionIn is the version of an answer.
+func versionIn(body string) string {
+	version, _, _ := strings.Cut(strings.TrimPrefix(body, `{"versionInfo":"`), `"`)
+	return version
+}
+
 // TestNoFormInJSON: what nobody can write as JSON is no part of an answer, and is named (REST-3).
 func TestNoFormInJSON(t *testing.T) {
 	_, address, feed := polledServer(t, 2, func(name string) *anypb.Any {
@@ -101,6 +110,31 @@ func TestNoFormInJSON(t *testing.T) {
 	feed()
 	if code, body := post(t, client, address, "{}"); code != http.StatusInternalServerError || !strings.Contains(body, "made.Up") || !strings.Contains(body, "cluster-") {
 		t.Errorf("got %d %s", code, body)
+	}
+}
+
+// TestStallOfOneAnswer: the time that a client has to read an answer is over with it, and the next one has its own.
+func TestStallOfOneAnswer(t *testing.T) {
+	_, address, feed := polledServer(t, 1, ofCluster)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, dials := &http.Client{Transport: transport}, 0
+	transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, to)
+	}
+	_, _ = post(t, client, address, "{}")
+	feed()
+	code, body := post(t, client, address, "{}")
+	for i := range 2 {
+		if want := []int{http.StatusOK, http.StatusNotModified}[i]; code != want {
+			t.Errorf("poll %d got %d %s", i, code, body)
+		}
+		<-time.After(2 * stall)
+		code, body = post(t, client, address, fmt.Sprintf(`{"version_info":%q}`, versionIn(body)))
+	}
+	if dials != 1 {
+		t.Errorf("%d connections were needed", dials)
 	}
 }
 
@@ -221,7 +255,7 @@ func BenchmarkPoll(b *testing.B) {
 		_, _ = post(b, client, address, `{"node":{"id":"a"}`+bench.more+`}`)
 		feed()
 		code, body := post(b, client, address, `{"node":{"id":"a"}`+bench.more+`}`)
-		version, _, _ := strings.Cut(strings.TrimPrefix(body, `{"versionInfo":"`), `"`)
+		version := versionIn(body)
 		if code != http.StatusOK {
 			b.Fatalf("%d %.200s", code, body)
 		}
