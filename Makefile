@@ -155,6 +155,29 @@ bench-binary: ## fail if the relay costs more than the binary OLD=path, which ru
 bench-lock: ## CPU time that requests with very many names take under a lock that others wait for, and how much more it is with twice as many
 	$(GO) test ./downstream/session ./upstream/session -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
 
+.PHONY: release
+release: ## make binaries, packages, images, SBOMs and checksums of the commit in dist/; VERSION=v0.1.0, which CHANGELOG.md has a section for
+	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)'
+
+.PHONY: release-twice
+release-twice: ## make the release, and again from another clone without a build cache, and fail if a byte differs
+	GOWORK=off $(GO) run -C internal/release . -version '$(VERSION)' -twice
+
+.PHONY: test-release
+test-release: ## try what is packed, and by root on Debian the .deb in copies of the system, with a real systemd
+	GOWORK=off $(GO) vet -C internal/release ./...
+	GOWORK=off $(GO) test -C internal/release -count=1 ./...
+
+IMAGE ?= ghcr.io/xds-relay/xds-relay
+CRANE = $(GO) run github.com/google/go-containerregistry/cmd/crane@v0.21.9
+
+.PHONY: publish-images
+publish-images: ## push the images in dist/ as IMAGE:VERSION for all architectures, and print its digest; needs a login
+	@set -e; for arch in amd64 arm64; do \
+		$(CRANE) push dist/xds-relay_$(VERSION:v%=%)_linux_$$arch.image.tar $(IMAGE):$(VERSION)-$$arch >&2; done; \
+	$(CRANE) index append -m $(IMAGE):$(VERSION)-amd64 -m $(IMAGE):$(VERSION)-arm64 -t $(IMAGE):$(VERSION) >&2; \
+	$(CRANE) digest $(IMAGE):$(VERSION)
+
 .PHONY: bench-ready
 bench-ready: fetch-envoy ## how long real Envoys take until they are ready, and what they ask for on demand takes, directly and through a relay; 7 minutes; RUNS=20
 	READY_TIMES=$(or $(RUNS),20) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 30m -v -run '^Test(Ready|OnDemand)Times$$'

@@ -53,7 +53,7 @@ func (s *Server) lifetime(c *conn, now time.Time) (at time.Time, end *session.En
 	if c == nil {
 		return at, nil
 	}
-	if age := s.config.MaxAge; age > 0 {
+	if age := s.config.Connection.MaxAge; age > 0 {
 		at = c.since.Add(portion(age, endFrom+(endTo-endFrom)*s.config.Random()))
 		end = &session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"}
 	}

@@ -133,7 +133,7 @@ func TestStreamsEndWithTheirCertificate(t *testing.T) {
 		{"no certificate", 0, 0, 0, 0.5, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inOffice(t, ServerConfig{Config: session.Config{Random: func() float64 { return tt.random }}, MaxAge: tt.age}, func(o *office) {
+			inOffice(t, ServerConfig{Config: session.Config{Random: func() float64 { return tt.random }}, Connection: ConnectionBounds{MaxAge: tt.age}}, func(o *office) {
 				pair := o.issue(tt.valid)
 				conn := o.connect(func() *tls.Certificate { return pair })
 				time.Sleep(tt.opened)

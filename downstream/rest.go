@@ -303,7 +303,7 @@ func (r *rest) answer(w http.ResponseWriter, req *http.Request, t cache.TypeURL)
 		q.hold = min(wait, maxHold)
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(q.hold/time.Second)))
 	}
-	if aged(c.conn, config.MaxAge) {
+	if aged(c.conn, config.Connection.MaxAge) {
 		w.Header().Set("Connection", "close")
 	}
 	a, end := s.poll(req.Context(), q)

@@ -40,10 +40,7 @@ type ServerConfig struct {
 	// MaxInflight bounds the bytes of memory that requests take which are not complete, or not taken in
 	// yet, over all connections; one of them may take half of it. Zero means no bound (VALID-8).
 	MaxInflight int
-	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
-	AcceptGzip bool
-	// Gzip compresses what streams are sent whose clients accept it.
-	Gzip bool
+	Offers
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
 	// means no bound.
 	RequestRate, RequestBurst int
@@ -58,8 +55,8 @@ type ServerConfig struct {
 	MaxStreamsOfAll, MaxNamesOfAll int
 	// Pressed says that memory is short, so that no new streams are taken; it may be nil.
 	Pressed func() bool
-	// MaxAge is how old a connection may become; zero means no limit.
-	MaxAge time.Duration
+	// Connection bounds each connection.
+	Connection ConnectionBounds
 	// REST is for clients that poll.
 	REST RESTConfig
 	// Log is for people; Observer may be nil.
@@ -72,6 +69,19 @@ type ServerConfig struct {
 	Events     *events.Ring
 	StaleAfter time.Duration
 	Watch      *events.Watch
+}
+
+// Offers are what clients may use beyond the plain form of the current API.
+type Offers struct {
+	AcceptGzip bool // compressed requests are taken in; MaxRequest bounds what they are inflated to
+	Gzip       bool // what streams are sent whose clients accept it is compressed
+	V2         bool // the services of the v2 API are there, too (V2-1)
+}
+
+// ConnectionBounds are what a connection may do.
+type ConnectionBounds struct {
+	MaxAge  time.Duration // how old it may become; zero means no limit
+	MinPing time.Duration // the least time between two pings of the client; zero means 5 s
 }
 
 // Server serves clients. Its methods may be called from any goroutine.
@@ -114,10 +124,9 @@ const (
 	// connection keeps a buffer of this size, and the garbage collector lets the heap grow by as
 	// much again.
 	readBuffer = 4 << 10
-	// How a dead client is noticed, and how often a live one may ping.
+	// How a dead client is noticed.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
-	minPing          = 10 * time.Second
 	// handshakeLimit is how long a connection may take until it speaks HTTP/2, TLS included. It
 	// may not have sent a byte by then.
 	handshakeLimit = 10 * time.Second
@@ -154,8 +163,8 @@ func NewServer(c ServerConfig) *Server {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.ReadBufferSize(readBuffer),
-		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.MaxAge)),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.Connection.MaxAge)),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: cmp.Or(c.Connection.MinPing, 5*time.Second), PermitWithoutStream: true}),
 	)
 	s.registerServices()
 	s.offerHealth()
@@ -175,6 +184,9 @@ func (s *Server) SetReady(ready bool) {
 	}
 	s.health.SetServingStatus("", state)
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
+	if s.config.V2 {
+		s.health.SetServingStatus("envoy.service.discovery.v2.AggregatedDiscoveryService", state)
+	}
 }
 
 // Close stops listening first, then tells every connection to take its next stream elsewhere

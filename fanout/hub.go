@@ -133,8 +133,8 @@ func (h *Hub) Identifier() string {
 // Applied is what people should know of an Update that was applied.
 type Applied struct {
 	Held Held // removals that were held back, confirmed or forgotten (H-22)
-	// Silent counts the names that became Absent because upstream did not answer; First is the
-	// first of them (MISS-3).
+	// Silent counts the names of clients that became Absent because upstream did not answer; First
+	// is the first of them (MISS-3).
 	Silent int
 	First  string
 	// Dropped counts the resources that nobody had asked for and that are not kept (UP-9).

@@ -186,15 +186,18 @@ func (n *namedLane) fail(u *cache.Update) {
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if n.missing(name, u.Stream) {
-			if id, _ := n.Find(name); n.x.answers.fallsBack(id) { // it resolves to the member as long as there is one
+			id, _ := n.Find(name)
+			if n.x.answers.fallsBack(id) { // it resolves to the member as long as there is one
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next()); since > 0 {
 					n.Date(id, since) // clients have had the member since then
 				}
 				continue
 			}
-			if silent++; silent == 1 {
-				first = name
+			if n.x.interest.wants(id) { // what only lingers is nobody's news
+				if silent++; silent == 1 {
+					first = name
+				}
 			}
 			n.remove(name, cache.Timer)
 		}

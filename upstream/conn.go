@@ -25,6 +25,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/events"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/hint"
+	"github.com/xds-relay/xds-relay/internal/proxy"
 )
 
 // Endpoint is how to reach the control plane.
@@ -130,7 +131,7 @@ func NewConn(e Endpoint) *Conn {
 	e.Log = cmp.Or(e.Log, slog.New(slog.DiscardHandler))
 	e.Observer = cmp.Or[Observer](e.Observer, nobody{})
 	if e.Dial == nil {
-		e.Dial = dialTCP
+		e.Target, e.Dial = proxy.Through(e.Target, dialTCP, e.Log.With("upstream", e.Name))
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),

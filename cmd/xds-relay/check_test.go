@@ -209,12 +209,16 @@ func TestCheck(t *testing.T) {
 		"another one for endpoints": {from(endpoints, "per_type"), 0, []string{"ok    upstream.by_type[0]: connection", "ok    upstream.by_type[0]: Delta of each type 1 EDS"}},
 		"one without ADS":           {from(endpoints, "ads"), 1, []string{"FAIL  upstream.by_type[0]: xDS", "unknown service envoy.service.discovery.v3.AggregatedDiscoveryService", "set upstream.by_type[0].services to per_type"}},
 		"one with nothing but ADS":  {from(plain, "per_type"), 1, []string{"FAIL  upstream.by_type[0]: xDS", "unknown service envoy.service.endpoint.v3.EndpointDiscoveryService", "set upstream.by_type[0].services to ads"}},
-		"no config":                 {[]string{"--upstream", "nothing"}, 2, nil},
-		"no file":                   {with("/none", cert, key), 2, nil},
+		"a proxy": {[]string{"--upstream", "control-plane.test:15010", "--set", "upstream.insecure=true"}, 1, []string{
+			"ok    upstream: address                control-plane.test:15010, through the proxy " + closed.Addr().String() + " (HTTPS_PROXY)\n",
+			"FAIL  upstream: connection", "the proxy of HTTPS_PROXY, " + closed.Addr().String() + ": "}},
+		"no config": {[]string{"--upstream", "nothing"}, 2, nil},
+		"no file":   {with("/none", cert, key), 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := program(t, append([]string{"check"}, tt.args...)...)
+			cmd.Env = append(cmd.Env, "HTTPS_PROXY=http://"+closed.Addr().String(), "NO_PROXY=") // not for what is on loopback
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			_ = cmd.Run() // the exit code tells

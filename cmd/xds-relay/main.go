@@ -99,7 +99,7 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPolicy(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPolicy(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion(), newMan())
 	root.AddCommand(newPs(), newDiff(), newResources(), newTop(), newDump(), newDrain(), newEvents(), newWatch())
 	addCompletion(root)
 	return root

@@ -18,18 +18,20 @@ import (
 )
 
 // blocks are those of docs/operations.md that are fenced as being in a language.
-func blocks(t *testing.T, language string) (all []string) {
+func blocks(t *testing.T, language string) []string {
 	t.Helper()
-	doc, err := os.ReadFile(mistakesDoc)
+	return blocksOf(t, mistakesDoc, language)
+}
+
+// blocksOf are those of a document. In lists they are indented.
+func blocksOf(t *testing.T, document, language string) (all []string) {
+	t.Helper()
+	doc, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rest := range strings.Split(string(doc), "\n```"+language+"\n")[1:] {
-		block, _, ended := strings.Cut(rest, "\n```\n")
-		if !ended {
-			t.Fatalf("a block does not end:\n%s", rest)
-		}
-		all = append(all, block)
+	for _, m := range regexp.MustCompile("(?ms)^( *)```"+language+"\n(.*?)\n *```$").FindAllStringSubmatch(string(doc), -1) {
+		all = append(all, strings.ReplaceAll("\n"+m[2], "\n"+m[1], "\n")[1:])
 	}
 	return all
 }
@@ -63,7 +65,7 @@ func alike(s string) string {
 	return spaces.ReplaceAllString(s, " ")
 }
 
-// TestOperationsCommands runs each command of docs/operations.md, as a shell does, against a
+// TestOperationsCommands runs each command of docs/operations.md and of the documents about situations, as a shell does, against a
 // relay with a client that has accepted everything, one that rejects a change, and one that does not
 // answer. The lines below a command are parts of what it prints.
 func TestOperationsCommands(t *testing.T) {
@@ -104,7 +106,11 @@ func TestOperationsCommands(t *testing.T) {
 	admin := strings.TrimPrefix(s.admin, "http://")
 	real := strings.NewReplacer("127.0.0.1:18001", admin, "127.0.0.1:18002", strings.TrimPrefix(s.metrics, "http://"), "$(pidof xds-relay)", strconv.Itoa(s.cmd.Process.Pid))
 	ran := 0
-	for _, block := range blocks(t, "console") {
+	var shown []string
+	for _, name := range []string{"sidecar", "tier", "edge", "versions", "operations"} { // which drains, last
+		shown = append(shown, blocksOf(t, "../../docs/"+name+".md", "console")...)
+	}
+	for _, block := range shown {
 		command, said := "", ""
 		for line := range strings.Lines(block) {
 			line = strings.TrimSpace(line)
@@ -128,8 +134,8 @@ func TestOperationsCommands(t *testing.T) {
 			}
 		}
 	}
-	if ran < 18 {
-		t.Errorf("%d commands were run, want those of the document", ran)
+	if ran < 26 {
+		t.Errorf("%d commands were run, want those of the documents", ran)
 	}
 	if log := s.stop(t); !strings.Contains(log, `"trigger":"SIGHUP"`) {
 		t.Errorf("the SIGHUP did nothing:\n%s", log)

@@ -126,7 +126,11 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 	for _, l := range listeners {
 		r.Serve(l)
 	}
-	return shutDown(r, awaitEnd(ctx, signals), signals, log.Logger)
+	systemd := newSupervisor(log.Logger)
+	defer attend(systemd, r)()
+	first := awaitEnd(ctx, signals)
+	systemd.tell("STOPPING=1")
+	return shutDown(r, first, signals, log.Logger)
 }
 
 // serveREST serves downstream.rest.listen, if it is set.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -12,7 +13,7 @@ import (
 const maxUnixPath = 107
 
 // SplitListen splits an address of downstream.listen or admin.listen into the
-// network ("tcp" or "unix") and the address that [net.Listen] takes.
+// network ("tcp" or "unix") and the address that [net.Listen] takes. That of an abstract socket begins with @.
 func SplitListen(s string) (network, address string, err error) {
 	if path, ok, err := unixPath(s); ok || err != nil {
 		return "unix", path, err
@@ -92,14 +93,18 @@ func isLocalListen(s string) bool {
 	return err == nil && isLoopback(host)
 }
 
+// unixPath is the path in unix:///path or unix:/path, or @NAME of unix-abstract:NAME; ok: s is one of them.
 func unixPath(s string) (path string, ok bool, err error) {
+	if name, ok := strings.CutPrefix(s, "unix-abstract:"); ok {
+		return abstract(s, name)
+	}
 	rest, ok := strings.CutPrefix(s, "unix:")
 	if !ok {
 		return "", false, nil
 	}
-	path, ok = strings.CutPrefix(rest, "//")
+	path = strings.TrimPrefix(rest, "//")
 	switch {
-	case !ok || !strings.HasPrefix(path, "/") || path == "/":
+	case !strings.HasPrefix(path, "/") || path == "/":
 		return "", true, fmt.Errorf("%q is not an absolute socket path; write unix:///path", clip(s))
 	case strings.ContainsRune(path, 0):
 		return "", true, fmt.Errorf("the socket path contains a zero byte")
@@ -107,6 +112,20 @@ func unixPath(s string) (path string, ok bool, err error) {
 		return "", true, fmt.Errorf("the socket path has %d bytes; the system takes at most %d", len(path), maxUnixPath)
 	}
 	return path, true, nil
+}
+
+// abstract is a socket without a file, which only Linux has. Who is in the same network namespace can connect to
+// it, as to loopback.
+func abstract(s, name string) (path string, ok bool, err error) {
+	switch {
+	case runtime.GOOS != "linux":
+		return "", true, fmt.Errorf("%q: only Linux has abstract sockets; write unix:///path", clip(s))
+	case name == "" || strings.ContainsAny(name, "/?#%\x00"):
+		return "", true, fmt.Errorf("%q is not the name of a socket; write unix-abstract:name, without /, ?, # and %%", clip(s))
+	case len(name) > maxUnixPath:
+		return "", true, fmt.Errorf("the socket's name has %d bytes; the system takes at most %d", len(name), maxUnixPath)
+	}
+	return "@" + name, true, nil
 }
 
 // hostPort splits host:port and checks that the port is a number of at least

@@ -285,6 +285,7 @@ func Default() Config {
 			RequestRate:             50,
 			RequestBurst:            200,
 			StallTimeout:            30 * time.Second,
+			KeepaliveMin:            5 * time.Second,
 			NeverSynthesizeRemoval:  []string{"RDS", "ECDS"},
 			DrainDelay:              5 * time.Second,
 			REST:                    REST{InterestTTL: 5 * time.Minute, MaxPollers: 10_000},

@@ -310,6 +310,7 @@ downstream:
   max_request_bytes: 4096
   max_inflight_bytes: 1MiB
   accept_gzip: true
+  v2_transport: true
   gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
@@ -321,6 +322,7 @@ downstream:
   request_burst: 11
   max_response_bytes: 4MiB
   stall_timeout: 12s
+  keepalive_min: 6s
   max_connection_age: 30m
   resend_on_reconnect_types: [cds]
   never_synthesize_removal: [ECDS]
@@ -428,6 +430,7 @@ func fullConfig() Config {
 			MaxRequestBytes:         4 * KiB,
 			MaxInflightBytes:        MiB,
 			AcceptGzip:              true,
+			V2Transport:             true,
 			Gzip:                    true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,
@@ -439,6 +442,7 @@ func fullConfig() Config {
 			RequestBurst:            11,
 			MaxResponseBytes:        4 * MiB,
 			StallTimeout:            12 * time.Second,
+			KeepaliveMin:            6 * time.Second,
 			MaxConnectionAge:        30 * time.Minute,
 			DrainDelay:              13 * time.Second,
 			ResendOnReconnectTypes:  []string{"cds"},

@@ -93,8 +93,15 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 	}
 	switch v.Kind() {
 	case reflect.Struct:
+		written := map[string]string{} // the names in the file, by the present ones
 		d.mapping(n, key, at, func(name string, k ast.Node, val ast.Node) {
-			field, ok := fieldByName(v, name)
+			now := currentName(v.Type(), name)
+			if other, both := written[now]; both {
+				d.fail(k.GetToken(), child(key, now), fmt.Sprintf("%q and %q are one key", other, name), "keep "+now)
+				return
+			}
+			written[now] = name
+			field, ok := fieldByName(v, now)
 			if !ok {
 				if looksSecret(name) {
 					d.hide(k)
@@ -103,7 +110,10 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 				d.fail(k.GetToken(), "", fmt.Sprintf("unknown field %q", clip(name)), suggest(name, v.Type(), key))
 				return
 			}
-			d.value(field, val, child(key, name), k.GetToken())
+			if now != name {
+				d.outdated(k.GetToken(), child(key, now), name, now)
+			}
+			d.value(field, val, child(key, now), k.GetToken())
 		})
 	case reflect.Map:
 		if v.Type().Elem().Kind() == reflect.Struct {

@@ -7,7 +7,8 @@ import (
 
 // Downstream configures the server side.
 type Downstream struct {
-	// Listen lists the addresses to serve on: host:port or unix:///path.
+	// Listen lists the addresses to serve on: host:port, unix:///path or, on Linux, unix-abstract:name, to
+	// which everybody in the same network namespace can connect.
 	// Default: ["127.0.0.1:18000"].
 	Listen []string `yaml:"listen"`
 
@@ -62,6 +63,15 @@ type Downstream struct {
 	// inflated to 60 MiB before anything of it is known (VALID-8).
 	// Default: false.
 	AcceptGzip bool `yaml:"accept_gzip"`
+
+	// V2Transport offers the services of the v2 API, too, for clients that have not moved to
+	// v3, such as an Envoy before 1.17 with transport_api_version: V2: the aggregated one,
+	// those of one type, and Fetch. Resources go through as they are: whether a client gets
+	// v2 or v3 ones is what it asks for and the control plane has. The v2 transport has no
+	// words for TTLs and for errors of single resources (V2-3). In rules and in groups.types
+	// an abbreviation such as CDS is the v3 type; write the URL of a v2 one.
+	// Default: false.
+	V2Transport bool `yaml:"v2_transport"`
 
 	// Gzip compresses the responses on streams for clients that say
 	// grpc-accept-encoding: gzip, such as a relay below or gRPC clients in another
@@ -143,6 +153,11 @@ type Downstream struct {
 	// client. 0 is never.
 	// Default: 30s.
 	StallTimeout time.Duration `yaml:"stall_timeout"`
+
+	// KeepaliveMin is how often clients may send HTTP/2 pings, at least 1s. Whoever pings more often,
+	// again and again, loses the connection with GOAWAY, too_many_pings.
+	// Default: 5s.
+	KeepaliveMin time.Duration `yaml:"keepalive_min"`
 
 	// MaxConnectionAge is how old connections become, 10 % more or less at
 	// random, so that clients spread over replicas again; 0 is no limit, else

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,6 +45,13 @@ func (w *schemaWriter) section(v reflect.Value) object {
 			p["default"] = printer{secrets: true}.plain(v.Field(i))
 		}
 		properties[name] = p
+		for old, now := range renamed[v.Type()] {
+			if now == name {
+				d := maps.Clone(p)
+				d["description"], d["deprecated"] = "the old name of "+now, true
+				properties[old] = d
+			}
+		}
 	}
 	return object{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 }

@@ -16,6 +16,7 @@ func (c *Config) Notes() []*Error {
 			Hint: "write the configuration, or leave -c out if the defaults are meant; a running relay refuses such a file when it reloads",
 		})
 	}
+	v.outdated()
 	v.guardOfASidecar()
 	v.sharedNode()
 	v.anybody()

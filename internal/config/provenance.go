@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -12,6 +13,8 @@ import (
 type provenance struct {
 	src *source
 	at  map[string]place // by key, such as "downstream.listen[0]"
+	// outdated are the notes about keys that were written by their old names, by the present ones.
+	outdated map[string]*Error
 }
 
 // FileText is the file that the configuration was read from, as it was then.
@@ -60,11 +63,12 @@ func (p *provenance) find(key string) (place, bool) {
 // forget drops all that was written at or under key, because an override
 // replaces it.
 func (p *provenance) forget(key string) {
-	for k := range p.at {
-		if rest, ok := strings.CutPrefix(k, key); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			delete(p.at, k)
-		}
+	under := func(k string) bool {
+		rest, ok := strings.CutPrefix(k, key)
+		return ok && (rest == "" || strings.IndexAny(rest, ".[") == 0)
 	}
+	maps.DeleteFunc(p.at, func(k string, _ place) bool { return under(k) })
+	maps.DeleteFunc(p.outdated, func(k string, _ *Error) bool { return under(k) })
 }
 
 // errorFor makes an error about the value of key, wherever it came from.

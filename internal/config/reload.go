@@ -100,6 +100,7 @@ var reloads = map[string]Reload{
 	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection
 	"downstream.max_inflight_bytes":         ReloadRestart,
 	"downstream.accept_gzip":                ReloadRestart,
+	"downstream.v2_transport":               ReloadRestart,
 	"downstream.gzip":                       ReloadRestart,
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,
@@ -111,6 +112,7 @@ var reloads = map[string]Reload{
 	"downstream.request_burst":              ReloadNow,
 	"downstream.max_response_bytes":         ReloadNow,
 	"downstream.stall_timeout":              ReloadNow,
+	"downstream.keepalive_min":              ReloadRestart,
 	"downstream.max_connection_age":         ReloadRestart, // gRPC draws it when a connection begins
 	"downstream.resend_on_reconnect_types":  ReloadNow,
 	"downstream.never_synthesize_removal":   ReloadNow,

@@ -43,6 +43,11 @@ func (c *Config) override(origin, key, value string) []*Error {
 	for i, name := range names {
 		switch target.Kind() {
 		case reflect.Struct:
+			now := currentName(target.Type(), name)
+			if now != name {
+				defer d.outdated(nil, child(at, now), name, now)
+			}
+			name = now
 			field, ok := fieldByName(target, name)
 			if !ok {
 				bare, _, indexed := strings.Cut(name, "[")

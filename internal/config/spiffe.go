@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
@@ -93,7 +94,7 @@ func (v *validator) agent(section, socket string, domains []string, others ...be
 	}
 	if _, ok, err := unixPath(socket); socket == "" {
 		v.fail(at+".workload_api", "for example unix:///run/spire/sockets/agent.sock", "is missing")
-	} else if err != nil || !ok {
+	} else if err != nil || !ok || !strings.HasPrefix(socket, "unix:///") {
 		v.fail(at+".workload_api", "", "%q is not the path of a socket; write unix:///path", clip(socket))
 	}
 	if len(domains) == 0 {

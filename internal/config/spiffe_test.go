@@ -21,6 +21,7 @@ func TestSPIFFE(t *testing.T) {
 		"no socket":                {"downstream: {tls: {spiffe: {trust_domains: [one.test]}}}", []string{"downstream.tls.spiffe.workload_api: is missing"}},
 		"no path":                  {"downstream: {tls: {spiffe: {workload_api: 'unix:agent.sock', trust_domains: [one.test]}}}", []string{"downstream.tls.spiffe.workload_api: \"unix:agent.sock\" is not the path of a socket"}},
 		"TCP":                      {"downstream: {tls: {spiffe: {workload_api: 'tcp://127.0.0.1:1', trust_domains: [one.test]}}}", []string{"downstream.tls.spiffe.workload_api: \"tcp://127.0.0.1:1\" is not the path of a socket"}},
+		"another form":             {"downstream: {tls: {spiffe: {workload_api: 'unix-abstract:agent', trust_domains: [one.test]}}}", []string{"is not the path of a socket; write unix:///path"}},
 		"no trust domain":          {"downstream: {tls: {spiffe: {workload_api: 'unix:///a', trust_domains: []}}}", []string{"downstream.tls.spiffe.trust_domains: needs at least one"}},
 		"wrong trust domains":      {"downstream: {tls: {spiffe: {workload_api: 'unix:///a', trust_domains: ['spiffe://one.test', One.test, one.test, one.test, '']}}}", []string{"trust_domains[0]: \"spiffe://one.test\" is no trust domain", "trust_domains[1]: \"One.test\" is no", "trust_domains[3]: \"one.test\" is listed twice", "trust_domains[4]: \"\" is no"}},
 		"a server and nothing else": {"upstream: {fallbacks: [{address: 'a:1', tls: {spiffe: {server_id: 'spiffe://one.test/a'}}}]}", []string{

@@ -8,7 +8,8 @@ import (
 // Upstream configures the client side.
 type Upstream struct {
 	// Address is the gRPC target of the control plane: host:port,
-	// dns:///host:port or unix:///path (UP-1). files:///path is a directory, or a
+	// dns:///host:port, unix:///path or unix-abstract:name (UP-1). HTTPS_PROXY and NO_PROXY of the environment
+	// hold for it, but not for loopback: the proxy is asked by CONNECT. files:///path is a directory, or a
 	// file, with the resources themselves (FS-1).
 	// Default: 127.0.0.1:15010.
 	Address string `yaml:"address"`
@@ -159,8 +160,8 @@ type Upstream struct {
 	// Prefetch says whether the relay asks for what clients will ask for next
 	// before they do: the endpoints of Clusters, the routes and extensions of
 	// Listeners, the Clusters of routes, and Listeners along with Clusters:
-	// auto (of types that the control plane has answered before), or off
-	// (UP-28).
+	// auto (of types that the control plane has answered before, and not with
+	// authz.rules_file), or off (UP-28).
 	// Default: auto.
 	Prefetch Prefetch `yaml:"prefetch"`
 

@@ -210,6 +210,9 @@ func (v *validator) downstream() {
 	if d.MaxResponseBytes > math.MaxInt32 {
 		v.fail("downstream.max_response_bytes", "", "must be less than 2GiB, is %v", d.MaxResponseBytes)
 	}
+	if d.KeepaliveMin < time.Second {
+		v.fail("downstream.keepalive_min", "5s suits all clients", "must be at least 1s, is %v", d.KeepaliveMin)
+	}
 	if d.MaxConnectionAge > 0 && d.MaxConnectionAge < time.Second {
 		v.fail("downstream.max_connection_age", "use 0 for no limit", "must be 0 or at least 1s, is %v", d.MaxConnectionAge)
 	}

@@ -435,13 +435,14 @@ func TestSplitListen(t *testing.T) {
 		{":18000", "tcp", ":18000"},
 		{"[::1]:0", "tcp", "[::1]:0"},
 		{"unix:///run/x.sock", "unix", "/run/x.sock"},
+		{"unix:/run/x.sock", "unix", "/run/x.sock"},
 	} {
 		network, address, err := SplitListen(tt.in)
 		if err != nil || network != tt.network || address != tt.address {
 			t.Errorf("SplitListen(%q) = %q, %q, %v", tt.in, network, address, err)
 		}
 	}
-	for _, in := range []string{"", "x", "unix:", "unix:///", "unix://x/y", "unix:///" + strings.Repeat("x", 200), "unix:///a\x00b", "tcp://x:1", "x:99999", "x:-1", "x:1:2"} {
+	for _, in := range []string{"", "x", "unix:", "unix:///", "unix://x/y", "unix:x", "unix-abstract:", "unix-abstract:/x", "unix-abstract:a\x00b", "unix-abstract:" + strings.Repeat("x", 108), "unix:///" + strings.Repeat("x", 200), "unix:///a\x00b", "tcp://x:1", "x:99999", "x:-1", "x:1:2"} {
 		if _, _, err := SplitListen(in); err == nil {
 			t.Errorf("SplitListen(%q) succeeded", in)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/hint"
+	"github.com/xds-relay/xds-relay/internal/proxy"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -26,6 +27,7 @@ type target struct {
 	network, address string
 	host             string
 	hints            hint.ControlPlane
+	proxy            *proxy.Proxy // that it is reached through; nil: none
 }
 
 // controlPlane checks the way to one, and what it answers. It stops at the first step that
@@ -47,8 +49,8 @@ func (k *checker) controlPlane(ctx context.Context, s config.Source, e config.En
 // resolves: the name leads somewhere.
 func (k *checker) resolves(ctx context.Context, t *target) bool {
 	name := t.section + ": address"
-	if path, ok := strings.CutPrefix(t.entry.Address, "unix:"); ok {
-		t.network, t.address, t.host = "unix", strings.TrimPrefix(path, "//"), "localhost"
+	if network, address, err := config.SplitListen(t.entry.Address); err == nil && network == "unix" {
+		t.network, t.address, t.host = network, address, "localhost"
 		k.ok(name, "%s", t.address)
 		return true
 	}
@@ -57,6 +59,14 @@ func (k *checker) resolves(ctx context.Context, t *target) bool {
 		_, t.address, _ = strings.Cut(rest, "/")
 	}
 	t.host, _, _ = net.SplitHostPort(t.address)
+	var err error
+	if t.proxy, err = proxy.For(t.entry.Address); err != nil {
+		k.fail(name, "", "%v", err)
+		return false
+	} else if t.proxy != nil {
+		k.ok(name, "%s, through the proxy %s (HTTPS_PROXY)", t.address, t.proxy.Host)
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, k.o.Within)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, t.host)
@@ -80,6 +90,8 @@ func (k *checker) connects(ctx context.Context, t *target) bool {
 	if err != nil {
 		hint := "see whether a firewall or network policy drops packets to it"
 		switch {
+		case t.proxy != nil:
+			hint = "see whether HTTPS_PROXY names the right proxy and that runs, or name the control plane in NO_PROXY"
 		case errors.Is(err, syscall.ECONNREFUSED):
 			hint = "nothing listens there: see whether the control plane runs, and whether " + t.section + ".address has its port for xDS"
 		case errors.Is(err, os.ErrNotExist):
@@ -96,6 +108,13 @@ func (k *checker) connects(ctx context.Context, t *target) bool {
 }
 
 func (t *target) dial(ctx context.Context, within time.Duration) (net.Conn, error) {
+	if t.proxy != nil {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return t.proxy.Dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		})
+	}
 	return (&net.Dialer{Timeout: within}).DialContext(ctx, t.network, t.address)
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -82,7 +83,7 @@ type Relay struct {
 	ready   *readiness
 	alive   *health.Watchdog
 	memory  *memory.Watch
-	trim    *memory.Trim
+	trim    *trim
 	keeper  *keeper // nil: there is no snapshot
 	passage *passage
 
@@ -157,7 +158,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		s.upstream.Hop, s.upstream.Answers = o.Hop, answers
 	}
 	r.warnOfRoom(c)
-	r.memory, r.trim = memory.New(o.Log), memory.NewTrim()
+	r.memory, r.trim = memory.New(o.Log), newTrim()
 	r.server = downstream.NewServer(r.serverConfig(c))
 	r.passage = newPassage(r.groups, forCalls(c, r.ways), o.Hop, o.Log.With("component", "upstream"))
 	r.server.PassThrough(services(c), r.passage)
@@ -191,16 +192,15 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
 		FirstMessage: c.Downstream.FirstMessageTimeout,
 		MaxInflight:  int(c.Downstream.EffectiveMaxInflight()),
-		AcceptGzip:   c.Downstream.AcceptGzip,
-		Gzip:         c.Downstream.Gzip,
+		Offers:       downstream.Offers{AcceptGzip: c.Downstream.AcceptGzip, Gzip: c.Downstream.Gzip, V2: c.Downstream.V2Transport},
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
-		MaxAge:       c.Downstream.MaxConnectionAge,
 		REST: downstream.RESTConfig{
 			Hold: c.Downstream.REST.Hold, InterestTTL: c.Downstream.REST.InterestTTL,
 			MaxPollers: c.Downstream.REST.MaxPollers, ProtoNames: c.Downstream.REST.ProtoNames,
 		},
+		Connection: downstream.ConnectionBounds{MaxAge: c.Downstream.MaxConnectionAge, MinPing: c.Downstream.KeepaliveMin},
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
@@ -218,7 +218,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 
 // pressed is asked for each stream that a client opens.
 func (r *Relay) pressed() bool {
-	r.trim.Came()
+	r.trim.came()
 	return r.memory.Pressed()
 }
 
@@ -246,13 +246,15 @@ func (r *Relay) Listen() ([]net.Listener, error) {
 }
 
 // Listen opens a TCP address ("host:port") or a Unix socket ("unix:///path"),
-// which replaces a dead one of that name and is for the owner's group only.
+// which replaces a dead one of that name and is for the owner's group only. An abstract one
+// ("unix-abstract:name") is no file.
 func Listen(address string) (net.Listener, error) {
 	network, address, err := config.SplitListen(address)
 	if err != nil {
 		return nil, err
 	}
-	if network == "unix" {
+	file := network == "unix" && !strings.HasPrefix(address, "@")
+	if file {
 		if err := os.MkdirAll(filepath.Dir(address), 0o750); err != nil {
 			return nil, err
 		}
@@ -266,7 +268,7 @@ func Listen(address string) (net.Listener, error) {
 		}
 	}
 	l, err := net.Listen(network, address)
-	if err == nil && network == "unix" {
+	if err == nil && file {
 		err = os.Chmod(address, 0o660)
 	}
 	return l, err
@@ -290,7 +292,7 @@ func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.groups.keep()
 	r.server.Close(spread) // until then, the remaining clients get all changes
-	r.trim.Close()
+	r.trim.close()
 	if r.keeper != nil {
 		r.keeper.save(true) // the interest of clients that have left
 	}

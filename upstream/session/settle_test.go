@@ -3,35 +3,46 @@ package session
 import (
 	"testing"
 	"time"
-
-	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestASetThatWasGivenUpIsNotComplete: the wait for the rest of a wildcard's set ends when the
-// wildcard is given up. Otherwise a client that has just subscribed to the wildcard again would
-// get an empty set when the wait is over (RECON-16).
-func TestASetThatWasGivenUpIsNotComplete(t *testing.T) {
-	l := listen(t)
-	l.hub = fanout.NewHub(fanout.Config{})
-	l.core = NewCore(l.core.config, l.hub, func() float64 { return 0.5 })
-	s := l.wants(cache.Cluster, fanout.Wildcard)
-	l.pass(time.Second)
-	l.hears(cache.Cluster, "a") // the set is complete 300 ms later
-	l.pass(100 * time.Millisecond)
-	s.Delta(nil, []string{fanout.Wildcard}, l.now)
-	l.pass(100 * time.Millisecond)
-	if wanted := l.hub.Lanes(); len(wanted) != 0 {
-		t.Fatalf("%v is still wanted", wanted)
+// TestEarlyAfter: how soon a set that came in one response is sent depends on what is known of the server and how large
+// the response is.
+func TestEarlyAfter(t *testing.T) {
+	const settle = 100 * time.Millisecond
+	for _, c := range []struct {
+		as    Habit
+		size  int
+		after time.Duration
+		ok    bool
+	}{
+		{HabitUnknown, 64<<10 - 1, 20 * time.Millisecond, true},
+		{HabitUnknown, 64 << 10, 20 * time.Millisecond, false},
+		{HabitWhole, 1 << 20, 10 * time.Millisecond, true},
+		{HabitWhole, 1<<20 + 1, 10 * time.Millisecond, false},
+		{HabitSplit, 1, 0, false},
+	} {
+		if after, ok := earlyAfter(c.as, c.size, settle); after != c.after || ok != c.ok {
+			t.Errorf("%q, %d bytes: %v %v, want %v %v", c.as, c.size, after, ok, c.after, c.ok)
+		}
 	}
-	l.now = l.now.Add(time.Second)
-	l.core.Tick(l.now)
-	ends := l.core.Effects()
-	l.hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, l.now)
-	for _, e := range ends {
-		e.Apply(l.hub)
+}
+
+// TestHabits: a server that has ever split a set counts as one that does, also after a restart.
+func TestHabits(t *testing.T) {
+	a := NewAnswers()
+	a.sends("one", HabitWhole)
+	a.sends("two", HabitWhole)
+	a.sends("two", HabitSplit)
+	a.sends("two", HabitWhole)
+	next := NewAnswers()
+	next.Recall(a.Habits())
+	next.Recall(map[string]string{"three": "in its own way"})
+	for entry, want := range map[string]Habit{"one": HabitWhole, "two": HabitSplit, "three": HabitUnknown} {
+		if as := next.habit(entry); as != want {
+			t.Errorf("%s: %q, want %q", entry, as, want)
+		}
 	}
-	if l.hub.Of(cache.Cluster).Synced() {
-		t.Error("a set is complete that has not been asked for yet")
+	if none := (*Answers)(nil); none.habit("one") != HabitSplit {
+		t.Error("where nothing is learnt a set is not waited for")
 	}
 }

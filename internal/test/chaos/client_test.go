@@ -12,6 +12,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -34,6 +35,8 @@ type client struct {
 	sotw  bool
 	names []string // of endpoint assignments
 	conn  *grpc.ClientConn
+	// pinned: it connects to the relay that it was told, not to any of the fleet's replicas.
+	pinned atomic.Bool
 
 	// Habits; guarded by mu.
 	mu      sync.Mutex
@@ -58,8 +61,9 @@ type client struct {
 	sock *socket
 
 	// Of the open stream; guarded by mu.
-	open      bool // something has come
-	connected int  // streams that something came on
+	open      bool      // something has come
+	connected int       // streams that something came on
+	left      time.Time // when the last one ended
 }
 
 type held struct {
@@ -96,6 +100,9 @@ func newClient(f *fleet, id int, target string, sotw bool, names []string) (*cli
 func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 	if to := c.fleet.moved.Load(); to != nil {
 		target = *to
+	}
+	if all := c.fleet.replicas.Load(); all != nil && !c.pinned.Load() {
+		target = (*all)[rand.IntN(len(*all))]
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, peer.Family(target), target)
@@ -163,6 +170,9 @@ func (c *client) run(ctx context.Context) {
 		c.mu.Lock()
 		open := c.open
 		c.open = false
+		if open {
+			c.left = time.Now()
+		}
 		c.mu.Unlock()
 		c.fleet.ended(c, open, err)
 	}
@@ -358,6 +368,9 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 	if !c.open {
 		c.open = true
 		c.connected++
+		if !c.left.IsZero() {
+			f.back(now.Sub(c.left))
+		}
 	}
 	first := !v.heard[e.typ]
 	v.heard[e.typ] = true
@@ -450,6 +463,13 @@ func (v *conversation) note(e *envelope, now time.Time) {
 	if v.trail = append(v.trail, text); len(v.trail) > 8 {
 		v.trail = v.trail[1:]
 	}
+}
+
+// streams reports whether the client has a stream.
+func (c *client) streams() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
 }
 
 // behind says what the client lacks of a target, or "".

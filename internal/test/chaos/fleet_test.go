@@ -28,6 +28,8 @@ type fleet struct {
 	epoch atomic.Int64
 	// moved is where clients connect from now on; nil: where they were told to.
 	moved atomic.Pointer[string]
+	// replicas are the relays of which each client connects to any, each time; nil: as above.
+	replicas atomic.Pointer[[]string]
 	// credentials are those of clients that are added from now on.
 	credentials credentials.TransportCredentials
 
@@ -51,6 +53,7 @@ type fleet struct {
 
 	mu      sync.Mutex
 	endedAt []time.Time
+	gaps    []time.Duration // from the end of a client's stream to the first response on its next one
 	faults  []string
 	ends    map[string]int   // why streams ended
 	samples *[]time.Duration // nil: nobody measures
@@ -149,6 +152,13 @@ func (f *fleet) endings() []time.Time {
 	return slices.Clone(f.endedAt)
 }
 
+// back takes note of how long a client was without a stream.
+func (f *fleet) back(after time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gaps = append(f.gaps, after)
+}
+
 // ignore leaves a client out of the counts and the convergence, because it
 // misbehaves on purpose; again false takes it back.
 func (f *fleet) ignore(c *client, on bool) {
@@ -195,10 +205,14 @@ func (f *fleet) reach(clients []*client, target map[key]state) time.Duration {
 	})
 }
 
-// Lost counts the clients whose state is not the world's. The world stands still.
+// Lost counts the clients whose state is not the world's. The world stands still. A client between two streams, as one
+// is whose connection has reached its age, is waited for.
 func (f *fleet) Lost() (lost int) {
 	target := f.history.target()
 	for _, c := range f.attentive() {
+		if !c.streams() {
+			f.reach([]*client{c}, target)
+		}
 		if why := c.behind(target); why != "" {
 			lost++
 			f.mu.Lock()

@@ -17,9 +17,16 @@ import (
 // serveApart starts a relay in a process of its own, which can be killed.
 func serveApart(t *testing.T, upstream string, sets ...string) *peer.Relay {
 	t.Helper()
+	return serveBy(t, "", upstream, sets...)
+}
+
+// serveBy is serveApart with a binary that need not be of this checkout.
+func serveBy(t *testing.T, program, upstream string, sets ...string) *peer.Relay {
+	t.Helper()
 	addr, admin := loopback.Reserve(t), loopback.Reserve(t)
 	args := []string{"--upstream", upstream, "--listen", addr, "--admin", admin}
 	r := peer.NewRelay(t, addr, admin, args, slices.Concat([]string{"log.format=text", "instance=e2e"}, quickBackoff, sets)...)
+	r.Program = program
 	r.Start()
 	return r
 }

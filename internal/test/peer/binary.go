@@ -49,6 +49,10 @@ func Build(path string) error {
 	if err != nil {
 		return err
 	}
+	return buildAt(root, path)
+}
+
+func buildAt(root, path string) error {
 	args := []string{"build", "-C", root, "-o", path}
 	if Race {
 		args = append(args, "-race")

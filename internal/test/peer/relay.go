@@ -24,6 +24,8 @@ type Relay struct {
 	// Addr and Admin are where it listens: host:port, or the path of a socket.
 	Addr, Admin string
 	Args, Env   []string
+	// Program is its binary; empty: that of this checkout.
+	Program string
 	// In starts it in circumstances of the test's own; nil: as Start does.
 	In func(start func() error) error
 
@@ -77,7 +79,11 @@ func Target(addr string) string {
 func (r *Relay) Start() time.Duration {
 	r.t.Helper()
 	begin := time.Now()
-	cmd := exec.Command(Binary(r.t), r.Args...)
+	program := r.Program
+	if program == "" {
+		program = Binary(r.t)
+	}
+	cmd := exec.Command(program, r.Args...)
 	cmd.Env = slices.Concat(os.Environ(), r.Env)
 	if in := r.In; in != nil {
 		r.Process = StartBy(r.t, cmd, in)

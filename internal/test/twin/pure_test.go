@@ -129,14 +129,14 @@ func (r *pureRelay) Restart() {
 	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
-	c.Answers = known(c.Entries)
 	c.Node = &core.Node{Id: "relay"}
 	c.Bounds = &r.tiny.core
 	if r.tiny.request > 0 && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
 		c.MaxRequest = r.tiny.request
 	}
-	if r.tiny.trials {
-		c.Answers = upsession.NewAnswers()
+	c.Answers = upsession.NewAnswers()
+	for i := 0; i < len(c.Entries)*len(kinds) && !r.tiny.trials; i++ { // else nothing is tried
+		c.Answers.Add(c.Entries[i/len(kinds)].Name, cache.TypeURL(kinds[i%len(kinds)].url))
 	}
 	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
@@ -469,15 +469,4 @@ func newCrowd(r *pureRelay) *fanout.Hub {
 		hub.Apply(fanout.Lane{Type: t}, &cache.Update{At: r.now, Stream: 2, First: true, Set: all, Removed: poolAliases})
 	}
 	return hub
-}
-
-// known is that the control planes have answered every type, so that none is tried. How they send sets is not known.
-func known(entries []upsession.Entry) *upsession.Answers {
-	a := upsession.NewAnswers()
-	for _, e := range entries {
-		for _, k := range kinds {
-			a.Add(e.Name, cache.TypeURL(k.url))
-		}
-	}
-	return a
 }
