@@ -209,8 +209,8 @@ type Downstream struct {
 // REST serves clients that poll with POST /v3/discovery:clusters and the like
 // (REST-1). TLS, Insecure, authz and the limits of downstream hold for them, too.
 type REST struct {
-	// Listen is the address to serve on: host:port or unix:///path. It serves
-	// HTTP/1.1 and HTTP/2. Empty: nobody is served over REST.
+	// Listen is the address to serve on, as in downstream.listen. It serves HTTP/1.1
+	// and HTTP/2. Empty: nobody is served over REST.
 	// Default: "".
 	Listen string `yaml:"listen"`
 

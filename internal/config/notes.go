@@ -41,7 +41,11 @@ func (v *validator) anybodysSecrets() {
 
 // onThisHost reports whether all clients are on this host.
 func (v *validator) onThisHost() bool {
-	return !slices.ContainsFunc(v.c.Downstream.Listen, func(addr string) bool { return !isLocalListen(addr) })
+	d := &v.c.Downstream
+	if d.REST.Listen != "" && !isLocalListen(d.REST.Listen) {
+		return false
+	}
+	return !slices.ContainsFunc(d.Listen, func(addr string) bool { return !isLocalListen(addr) })
 }
 
 // sidecarGuard are values with which the guard acts for one proxy: it has a few

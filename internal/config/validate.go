@@ -232,14 +232,14 @@ func (v *validator) downstream() {
 	}
 }
 
-// MaxHold is how long an answer over REST waits for a change at most (REST-8).
-const MaxHold = time.Minute
+// maxHold is how long an answer over REST waits for a change at most (REST-8).
+const maxHold = time.Minute
 
 // rest checks what clients that poll are served by.
 func (v *validator) rest(d *Downstream) {
 	r := &d.REST
-	if r.Hold > MaxHold {
-		v.fail("downstream.rest.hold", "", "must be at most %v, is %v", MaxHold, r.Hold)
+	if r.Hold > maxHold {
+		v.fail("downstream.rest.hold", "", "must be at most %v, is %v", maxHold, r.Hold)
 	}
 	v.positive("downstream.rest.interest_ttl", int64(r.InterestTTL))
 	v.positive("downstream.rest.max_pollers", int64(r.MaxPollers))
