@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -340,13 +341,10 @@ func (ps *pollers) close() {
 	ps.work.Wait()
 }
 
-func (ps *pollers) list() (all []*poller) {
+func (ps *pollers) list() []*poller {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for _, p := range ps.by {
-		all = append(all, p)
-	}
-	return all
+	return slices.Collect(maps.Values(ps.by))
 }
 
 // rejudge applies rules that have changed: what a poll waits for is judged again, and what none waits for by the next one.

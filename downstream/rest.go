@@ -147,9 +147,10 @@ func (d restDoor) Accept() (net.Conn, error) {
 // restConn is the connection of a poll.
 type restConn struct {
 	*conn
-	once sync.Once
-	info credentials.AuthInfo // nil in plaintext
-	err  error                // why its client has to wait
+	once  sync.Once
+	info  credentials.AuthInfo // nil in plaintext
+	err   error                // why its client has to wait
+	until time.Time            // when its client is to take another one; zero: never
 }
 
 type restConnKey struct{}
@@ -162,7 +163,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // identify takes in what the handshake has shown, once.
-func (c *restConn) identify(state *tls.ConnectionState) error {
+func (c *restConn) identify(s *Server, state *tls.ConnectionState) error {
 	c.once.Do(func() {
 		if state != nil {
 			info := credentials.TLSInfo{State: *state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
@@ -170,6 +171,7 @@ func (c *restConn) identify(state *tls.ConnectionState) error {
 			info.SPIFFEID = spiffeID(c.conn.proof)
 			c.info = info
 		}
+		c.until, _ = s.lifetime(c.conn, time.Now())
 		c.err = c.doors.identified(c.conn, c.info)
 	})
 	return c.err
@@ -257,9 +259,6 @@ func PollCodes() []int {
 	}
 }
 
-// retryAfter is what clients are told that may come again soon, in seconds.
-const retryAfter = "1"
-
 // ServeHTTP implements http.Handler.
 func (r *rest) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	t, known := r.types[req.URL.Path]
@@ -289,7 +288,7 @@ func (r *rest) answer(w http.ResponseWriter, req *http.Request, t cache.TypeURL)
 	if no := check(w, req); no != nil {
 		return 0, no
 	}
-	if err := c.identify(req.TLS); err != nil {
+	if err := c.identify(s, req.TLS); err != nil {
 		return 0, &refusal{code: http.StatusTooManyRequests, message: err.Error()}
 	}
 	config := s.now.Load()
@@ -303,7 +302,7 @@ func (r *rest) answer(w http.ResponseWriter, req *http.Request, t cache.TypeURL)
 		q.hold = min(wait, maxHold)
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(q.hold/time.Second)))
 	}
-	if aged(c.conn, config.Connection.MaxAge) {
+	if !c.until.IsZero() && time.Now().After(c.until) {
 		w.Header().Set("Connection", "close")
 	}
 	a, end := s.poll(req.Context(), q)
@@ -335,6 +334,9 @@ func check(w http.ResponseWriter, req *http.Request) *refusal {
 	if err != nil || media != "application/json" {
 		return &refusal{code: http.StatusUnsupportedMediaType, message: "xds-relay: the content type has to be application/json"}
 	}
+	if req.Header.Get("Origin") != "" { // a browser's; it may have found the address under a name of the page's own (DNS rebinding)
+		return &refusal{code: http.StatusForbidden, message: "xds-relay: web pages are not served"}
+	}
 	if encoding := req.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return &refusal{code: http.StatusUnsupportedMediaType, message: "xds-relay: compressed requests are refused; send them as they are"}
 	}
@@ -354,11 +356,6 @@ func prefers(h http.Header) (wait time.Duration, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// aged reports whether a connection is so old that its client should take another one.
-func aged(c *conn, most time.Duration) bool {
-	return most > 0 && time.Since(c.since) > portion(most, endFrom)
 }
 
 // mayStall says how long an answer may wait for the client. The connection keeps the deadline of the answer before.
@@ -407,18 +404,23 @@ func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *Serv
 
 // refuse answers that a poll is refused.
 func (r *rest) refuse(w http.ResponseWriter, t cache.TypeURL, no *refusal) {
-	if no.end != nil && refusals[no.end.Reason] {
-		r.server.full.warn(r.server.log, "rest "+string(no.end.Reason), "a client that polls is refused", "type", t, "reason", no.end.Reason, "err", no.message)
+	h := w.Header()
+	if end := no.end; end != nil {
+		if refusals[end.Reason] {
+			r.server.full.warn(r.server.log, "rest "+string(end.Reason), "a client that polls is refused", "type", t, "reason", end.Reason, "err", no.message)
+		}
+		if ofConnection(end.Reason) {
+			h.Set("Connection", "close")
+		}
 	}
 	r.mayStall(w)
-	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if no.code == http.StatusServiceUnavailable || no.code == http.StatusTooManyRequests {
-		h.Set("Retry-After", retryAfter)
-	}
-	if no.code == http.StatusRequestEntityTooLarge || no.code == http.StatusRequestTimeout {
-		h.Set("Connection", "close")
+	switch no.code {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		h.Set("Retry-After", "1") // second
+	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout:
+		h.Set("Connection", "close") // else what follows would be waited for
 	}
 	w.WriteHeader(no.code)
 	_, _ = w.Write([]byte(no.message + "\n")) // an error means that the client is gone

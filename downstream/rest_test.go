@@ -138,6 +138,46 @@ func TestStallOfOneAnswer(t *testing.T) {
 	}
 }
 
+// TestPollsMoveToAnotherConnection: a client is told to take another connection when its own is old, when the certificate
+// has expired that it has shown there, and while the relay is drained. Otherwise it would be refused there for ever.
+func TestPollsMoveToAnotherConnection(t *testing.T) {
+	s, _, feed := polledServer(t, 1, ofCluster)
+	s.config.Connection.MaxAge = time.Hour
+	poll := func(shown *x509.Certificate, age time.Duration) (code int, closes bool) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		c := &restConn{conn: newConn(far, s.doors)}
+		c.conn.proof, c.conn.since = shown, time.Now().Add(-age)
+		req, w := httptest.NewRequest(http.MethodPost, "/v3/discovery:clusters", strings.NewReader("{}")), httptest.NewRecorder()
+		s.rest.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), restConnKey{}, c)))
+		return w.Code, w.Header().Get("Connection") == "close"
+	}
+	until := func(left time.Duration) *x509.Certificate {
+		return &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(left)}
+	}
+	poll(nil, 0) // until somebody asks, the Hub takes in nothing
+	feed()
+	for _, tt := range []struct {
+		name   string
+		shown  *x509.Certificate
+		age    time.Duration
+		code   int
+		closes bool
+	}{
+		{"a new one", until(time.Hour), 0, http.StatusOK, false},
+		{"an old one", nil, 2 * time.Hour, http.StatusOK, true},
+		{"an old certificate", until(-time.Second), 0, http.StatusServiceUnavailable, true},
+	} {
+		if code, closes := poll(tt.shown, tt.age); code != tt.code || closes != tt.closes {
+			t.Errorf("%s: %d, and it is to be closed: %v", tt.name, code, closes)
+		}
+	}
+	s.SetDraining(true)
+	if code, closes := poll(nil, 0); code != http.StatusServiceUnavailable || !closes {
+		t.Errorf("drained: %d, and it is to be closed: %v", code, closes)
+	}
+}
+
 func TestPrefers(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"wait=10": 10 * time.Second, `respond-async, wait="7"`: 7 * time.Second, "WAIT = 3; x=y": 3 * time.Second, "wait=4294967295": -1, "wait": -1, "wait=-1": -1, "": -1, "handling=lenient": -1,

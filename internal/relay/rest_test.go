@@ -140,6 +140,30 @@ func TestPoll(t *testing.T) {
 	})
 }
 
+// TestPollOfAnEarlySet: a set that is not known to be complete goes to clients that have nothing (RECON-16). Who has shown
+// a version waits for all of it, as on a stream.
+func TestPollOfAnEarlySet(t *testing.T) {
+	overREST(t, []string{"timers.settle=1s"}, func(r *rest) {
+		begin := time.Now()
+		fresh := r.poll("clusters", "", nil)
+		has := r.poll("clusters", "of another replica", []string{"Prefer", "wait=60"})
+		r.respond("CDS a@1")
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		fresh.is(t, http.StatusOK, `"name":"a"`)
+		if has.code != 0 {
+			t.Fatalf("who has a version got %d %s", has.code, has.body)
+		}
+		r.respond("CDS b@1")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		has.is(t, http.StatusOK, `"name":"a"`)
+		if took := has.at.Sub(begin); took != 1400*time.Millisecond || !strings.Contains(has.body, `"name":"b"`) {
+			t.Errorf("after %v it got %s", took, has.body)
+		}
+	})
+}
+
 // TestPollWaits: Prefer: wait=N holds an answer until something changes, or for so long.
 func TestPollWaits(t *testing.T) {
 	overREST(t, []string{"downstream.rest.hold=3s"}, func(r *rest) {
@@ -259,6 +283,7 @@ func TestBadPolls(t *testing.T) {
 			{"clusters", `{"resourceNames": [` + strings.Repeat(`"",`, 5000) + `""]}`, nil, 413, "line 1, column"},
 			{"clusters", `{}`, []string{"Content-Type", "application/x-protobuf"}, 415, "application/json"},
 			{"clusters", `{}`, []string{"Content-Encoding", "gzip"}, 415, "compressed"},
+			{"clusters", `{}`, []string{"Origin", "http://relay"}, 403, "web pages"},
 			{"clusters", `{"node": {"id": "` + strings.Repeat("x", 5000) + `"}}`, nil, 413, "node id"},
 			{"made-up", `{}`, nil, 404, "/v3/discovery:clusters"},
 		} {
