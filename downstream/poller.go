@@ -154,7 +154,7 @@ func keeps(end *session.End) bool {
 
 // admitPoll says why no poll is taken in, if that is so.
 func (s *Server) admitPoll(on *conn) *session.End {
-	if end := s.refuses(on, time.Now()); end != nil {
+	if end := on.expired(time.Now()); end != nil {
 		return end
 	}
 	s.mu.Lock()

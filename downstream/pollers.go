@@ -146,6 +146,9 @@ func keyOf(q *poll, req *discovery.DiscoveryRequest) pollerKey {
 // add makes a poller, if there is room for it.
 func (ps *pollers) add(key pollerKey, peer session.Peer) (p *poller, end *session.End) {
 	s := ps.server
+	if end := s.pressed(); end != nil { // those that are there go on
+		return nil, end
+	}
 	var displaced []served
 	defer func() { displace(displaced) }() // after the locks are released
 	p = &poller{server: s, key: key, node: key.node, peer: peer, since: time.Now(), over: make(chan struct{}), polls: 1}

@@ -52,7 +52,7 @@ type rest struct {
 	types   map[string]cache.TypeURL // by path
 	pollers pollers
 	bodies  bodies
-	writers [2]*xdsjson.Writer // of names in lowerCamelCase, and as in the proto
+	writers map[bool]*xdsjson.Writer // by whether names are as in the proto
 	once    sync.Once
 	down    chan struct{} // closed when it is shut down
 }
@@ -94,7 +94,7 @@ const (
 // it is not. messages are known in answers.
 func (s *Server) ServeREST(l net.Listener, secure func() *tls.Config, messages *readable.Set) error {
 	r := s.rest
-	r.writers = [2]*xdsjson.Writer{xdsjson.NewWriter(messages, false), xdsjson.NewWriter(messages, true)}
+	r.writers = map[bool]*xdsjson.Writer{false: xdsjson.NewWriter(messages, false), true: xdsjson.NewWriter(messages, true)}
 	d := restDoor{s.doors.add(l), secure}
 	defer d.Close() // also if the server is closed already
 	if err := r.http.Serve(d); !errors.Is(err, http.ErrServerClosed) {
@@ -369,10 +369,7 @@ func (r *rest) mayStall(w http.ResponseWriter) {
 
 // write answers with a response, of so many bytes.
 func (r *rest) write(w http.ResponseWriter, resp *session.Response, config *ServerConfig) (size int, no *refusal) {
-	writer := r.writers[0]
-	if config.REST.ProtoNames {
-		writer = r.writers[1]
-	}
+	writer := r.writers[config.REST.ProtoNames]
 	resources := make([][]byte, 0, len(resp.Resources))
 	for _, res := range resp.Resources {
 		body, remember := res.Body(), !res.DoNotCache

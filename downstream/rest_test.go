@@ -178,6 +178,27 @@ func TestPollsMoveToAnotherConnection(t *testing.T) {
 	}
 }
 
+// TestPollersInMemoryPressure: while memory is short no new ones are taken in, and those that are there go on (VALID-13).
+func TestPollersInMemoryPressure(t *testing.T) {
+	s, address, feed := polledServer(t, 1, ofCluster)
+	short, asked := false, 0
+	s.config.Pressed = func() bool { asked++; return short }
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	_, _ = post(t, client, address, "{}")
+	feed()
+	for _, short = range []bool{false, true} {
+		if code, body := post(t, client, address, "{}"); code != http.StatusOK {
+			t.Errorf("short: %v; one that is there gets %d %s", short, code, body)
+		}
+	}
+	if code, body := post(t, client, address, `{"node":{"id":"new"}}`); code != http.StatusServiceUnavailable || !strings.Contains(body, "memory is short") {
+		t.Errorf("a new one gets %d %s", code, body)
+	}
+	if asked != 2 {
+		t.Errorf("%d were taken for new ones", asked)
+	}
+}
+
 func TestPrefers(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"wait=10": 10 * time.Second, `respond-async, wait="7"`: 7 * time.Second, "WAIT = 3; x=y": 3 * time.Second, "wait=4294967295": -1, "wait": -1, "wait=-1": -1, "": -1, "handling=lenient": -1,
