@@ -24,22 +24,32 @@ type Service struct {
 	// Type is the only type that it serves; empty: it serves all.
 	Type cache.TypeURL
 	grpc.ServiceDesc
+	// rest is the last part of the path where the type is polled for (REST-1), or "".
+	rest string
 	// v2 is its name in the v2 API, or "".
 	v2 string
 }
 
+// RESTPath is the path where the type is polled for, or "".
+func (s Service) RESTPath() string {
+	if s.rest == "" {
+		return ""
+	}
+	return "/v3/discovery:" + s.rest
+}
+
 var all = []Service{
-	{"", discovery.AggregatedDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.AggregatedDiscoveryService"},
-	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "envoy.api.v2.ListenerDiscoveryService"},
-	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "envoy.api.v2.RouteDiscoveryService"},
-	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "envoy.api.v2.ScopedRoutesDiscoveryService"},
-	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "envoy.api.v2.ClusterDiscoveryService"},
-	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "envoy.api.v2.EndpointDiscoveryService"},
-	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.SecretDiscoveryService"},
-	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "envoy.service.discovery.v2.RuntimeDiscoveryService"},
-	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, ""},
-	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, "envoy.api.v2.VirtualHostDiscoveryService"},
-	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, ""},
+	{"", discovery.AggregatedDiscoveryService_ServiceDesc, "", "envoy.service.discovery.v2.AggregatedDiscoveryService"},
+	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "listeners", "envoy.api.v2.ListenerDiscoveryService"},
+	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "routes", "envoy.api.v2.RouteDiscoveryService"},
+	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "scoped-routes", "envoy.api.v2.ScopedRoutesDiscoveryService"},
+	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "clusters", "envoy.api.v2.ClusterDiscoveryService"},
+	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "endpoints", "envoy.api.v2.EndpointDiscoveryService"},
+	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "secrets", "envoy.service.discovery.v2.SecretDiscoveryService"},
+	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "runtime", "envoy.service.discovery.v2.RuntimeDiscoveryService"},
+	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, "extension_configs", ""},
+	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, "", "envoy.api.v2.VirtualHostDiscoveryService"},
+	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, "", ""},
 }
 
 // All are the services. Nobody may change them.

@@ -123,6 +123,12 @@ log:
 {{- include "xds-relay.port" (first (fromYaml (include "xds-relay.config" .)).downstream.listen) -}}
 {{- end -}}
 
+{{/* Where clients poll, if they do. */}}
+{{- define "xds-relay.port.rest" -}}
+{{- $listen := dig "rest" "listen" "" (fromYaml (include "xds-relay.config" .)).downstream -}}
+{{- regexFind ":[0-9]+$" $listen | trimPrefix ":" -}}
+{{- end -}}
+
 {{- define "xds-relay.port.metrics" -}}
 {{- include "xds-relay.port" (fromYaml (include "xds-relay.config" .)).metrics.listen -}}
 {{- end -}}

@@ -100,6 +100,9 @@ env:
 ports:
   {{- if ne .Values.mode "sidecar" }}
   - {name: xds, containerPort: {{ include "xds-relay.port.xds" . }}}
+  {{- with include "xds-relay.port.rest" . }}
+  - {name: rest, containerPort: {{ . }}}
+  {{- end }}
   {{- end }}
   - {name: metrics, containerPort: {{ include "xds-relay.port.metrics" . }}}
 startupProbe:

@@ -168,7 +168,9 @@ func fits(t *testing.T, r rendering, c *config.Config, w workload) {
 	for _, n := range all[*networking.NetworkPolicy](r) {
 		selects("NetworkPolicy", n.Spec.PodSelector.MatchLabels)
 		for _, in := range n.Spec.Ingress {
-			hasPort("NetworkPolicy", in.Ports[0].Port.StrVal)
+			for _, p := range in.Ports {
+				hasPort("NetworkPolicy", p.Port.StrVal)
+			}
 		}
 	}
 	for _, s := range pod.TopologySpreadConstraints {
@@ -409,6 +411,17 @@ func TestModes(t *testing.T) {
 			if !egress[port] {
 				t.Errorf("pods may not reach port %s: %v", port, egress)
 			}
+		}
+		reached := 0
+		for _, o := range all[*core.Service](r) {
+			for _, p := range o.Spec.Ports {
+				if p.Name == "rest" && p.Port == 18003 {
+					reached++
+				}
+			}
+		}
+		if in := one[*networking.NetworkPolicy](t, r).Spec.Ingress[0].Ports; reached != 2 || len(in) != 2 {
+			t.Errorf("%d Services have the port where clients poll, and clients may reach %v", reached, in)
 		}
 		// What config says goes before what the chart would, zero values too; large numbers stay numbers.
 		_, c := relayConfig(t, r)
