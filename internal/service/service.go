@@ -24,20 +24,30 @@ type Service struct {
 	// Type is the only type that it serves; empty: it serves all.
 	Type cache.TypeURL
 	grpc.ServiceDesc
+	// REST is the last part of the path where the type is polled for (REST-1); empty: it is not.
+	REST string
+}
+
+// RESTPath is the path where the type is polled for, or empty.
+func (s Service) RESTPath() string {
+	if s.REST == "" {
+		return ""
+	}
+	return "/v3/discovery:" + s.REST
 }
 
 var all = []Service{
-	{"", discovery.AggregatedDiscoveryService_ServiceDesc},
-	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc},
-	{cache.Route, route.RouteDiscoveryService_ServiceDesc},
-	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc},
-	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc},
-	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc},
-	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc},
-	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc},
-	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc},
-	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc},
-	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc},
+	{"", discovery.AggregatedDiscoveryService_ServiceDesc, ""},
+	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "listeners"},
+	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "routes"},
+	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "scoped-routes"},
+	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "clusters"},
+	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "endpoints"},
+	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "secrets"},
+	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "runtime"},
+	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, "extension_configs"},
+	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, ""},
+	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, ""},
 }
 
 // All are the services. Nobody may change them.

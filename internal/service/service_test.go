@@ -42,3 +42,16 @@ func TestOf(t *testing.T) {
 		t.Errorf("a type without a service has %q", s.ServiceName)
 	}
 }
+
+// TestRESTPath: the paths are those that the protos annotate their Fetch methods with.
+func TestRESTPath(t *testing.T) {
+	for _, s := range All() {
+		fetches := len(s.Methods) > 0
+		if path := s.RESTPath(); (path != "") != fetches {
+			t.Errorf("%s is polled at %q, and has a unary method: %v", s.ServiceName, path, fetches)
+		}
+	}
+	if s, _ := Of(cache.ScopedRoute); s.RESTPath() != "/v3/discovery:scoped-routes" {
+		t.Errorf("scoped routes are polled at %q", s.RESTPath())
+	}
+}
