@@ -1,0 +1,414 @@
+package relay
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/certs"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/service"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
+)
+
+// restPlane is a control plane that speaks REST only.
+type restPlane struct {
+	server *http.Server
+
+	mu     sync.Mutex
+	world  map[cache.TypeURL]map[string]string // a resource as JSON, by type and name
+	asked  []polled
+	answer func(w http.ResponseWriter, t cache.TypeURL) bool
+}
+
+// polled is a request, and what came of it.
+type polled struct {
+	at     time.Time
+	typ    cache.TypeURL
+	req    *discovery.DiscoveryRequest
+	header http.Header
+	status int
+}
+
+func newRESTPlane(l net.Listener) *restPlane {
+	p := &restPlane{world: make(map[cache.TypeURL]map[string]string)}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = p.server.Serve(l) }() // until it is closed
+	return p
+}
+
+// set puts resources, each written as name@version, in place of those of a type.
+func (p *restPlane) set(t cache.TypeURL, resources ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.world[t] = make(map[string]string)
+	for _, r := range resources {
+		name, version, _ := strings.Cut(r, "@")
+		switch t {
+		case cache.Endpoint:
+			p.world[t][name] = fmt.Sprintf(`{"@type": %q, "cluster_name": %q, "policy": {"overprovisioning_factor": %s}}`, string(t), name, version)
+		case cache.Cluster:
+			p.world[t][name] = fmt.Sprintf(`{"@type": %q, "name": %q, "alt_stat_name": "v%s"}`, string(t), name, version)
+		default:
+			p.world[t][name] = fmt.Sprintf(`{"@type": %q, "name": %q, "stat_prefix": "v%s"}`, string(t), name, version)
+		}
+	}
+}
+
+// failing has answers given by f, as far as it returns true; nil: none.
+func (p *restPlane) failing(f func(w http.ResponseWriter, t cache.TypeURL) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = f
+}
+
+// polls are the requests since the last call.
+func (p *restPlane) polls() []polled {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := p.asked
+	p.asked = nil
+	return asked
+}
+
+func (p *restPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	one := polled{at: time.Now(), req: new(discovery.DiscoveryRequest), header: r.Header}
+	if err := protojson.Unmarshal(body, one.req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for _, s := range service.All() {
+		if s.RESTPath() == r.URL.Path && r.Method == http.MethodPost {
+			one.typ = s.Type
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one.status = p.respond(w, one)
+	p.asked = append(p.asked, one)
+}
+
+func (p *restPlane) respond(w http.ResponseWriter, one polled) int {
+	if p.answer != nil && p.answer(w, one.typ) {
+		return 0
+	}
+	names := one.req.GetResourceNames()
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(p.world[one.typ]))
+	}
+	resources := []json.RawMessage{}
+	for _, name := range names {
+		if text, ok := p.world[one.typ][name]; ok {
+			resources = append(resources, json.RawMessage(text))
+		}
+	}
+	text, _ := json.Marshal(resources)
+	version := fmt.Sprintf("%x", cache.HashOf(string(text)))
+	if version == one.req.GetVersionInfo() {
+		w.WriteHeader(http.StatusNotModified)
+		return http.StatusNotModified
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"version_info": %q, "type_url": %q, "resources": %s}`, version, string(one.typ), text)
+	return http.StatusOK
+}
+
+// restWorld is a relay above a control plane that speaks REST only.
+type restWorld struct {
+	*world
+	plane *restPlane
+}
+
+func inRESTWorld(t *testing.T, set []string, f func(w *restWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		set = slices.Concat([]string{"upstream.coalesce_window=0s", "timers.settle=0s", "upstream.address=rest+http://plane.example/base", "upstream.insecure=true"}, set)
+		c, err := config.Load("", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &restWorld{world: &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}}
+		w.seen.ended = make(map[session.Reason]int)
+		w.plane = newRESTPlane(w.up.Listener())
+		w.plane.server.Handler = http.StripPrefix("/base", w.plane)
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Downstream: &w.seen, Follow: certs.Options{NoNotify: true}}); err != nil {
+			t.Fatal(err)
+		}
+		w.relay.Serve(w.down.Listener())
+		f(w)
+		for _, conn := range w.conns {
+			conn.Close()
+		}
+		w.clients.Wait()
+		w.relay.Close(0)
+		w.plane.server.Close()
+	})
+}
+
+// ask subscribes to names of a type.
+func (c *client) ask(t cache.TypeURL, names ...string) {
+	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(t), ResourceNamesSubscribe: names})
+}
+
+func (w *restWorld) wants(c *client, names ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	if got := c.names(); !slices.Equal(got, names) {
+		w.t.Errorf("a client has %q, not %q", got, names)
+	}
+}
+
+// TestFromREST: what is answered is the answer to the request (REST-12): a name that is not there is absent at once, and
+// what changes comes with the next poll (REST-11).
+func TestFromREST(t *testing.T) {
+	inRESTWorld(t, []string{`upstream.headers={"authorization": {"value": "Bearer canary-5d1c"}}`, "upstream.node.metadata.x=y"}, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1", "b@1")
+		w.plane.set(cache.Endpoint, "a@100")
+		begins := time.Now()
+		c := w.open(w.dial(), "c", false)
+		c.ask(cache.Endpoint, "a", "gone")
+		synctest.Wait()
+		c.see(func() {
+			if c.responses != 2 || time.Since(begins) > 0 {
+				t.Errorf("%d responses after %v", c.responses, time.Since(begins))
+			}
+		})
+		w.wants(c, "a", "b")
+		for _, one := range w.plane.polls() {
+			if one.header.Get("Authorization") != "Bearer canary-5d1c" || one.req.GetNode().GetId() != "xds-relay" || one.req.GetNode().GetMetadata().GetFields()["x"].GetStringValue() != "y" || one.req.GetTypeUrl() != string(one.typ) || one.header.Get("Prefer") != "" {
+				t.Errorf("it is asked %v", one)
+			}
+		}
+		before := c.version("b")
+		w.plane.set(cache.Cluster, "b@1", "c@1")
+		time.Sleep(5600 * time.Millisecond)
+		w.wants(c, "b", "c")
+		if c.version("b") != before {
+			t.Error("what has not changed is another version")
+		}
+		c.ask(cache.Endpoint, "late")
+		w.plane.polls()
+		began := time.Now()
+		synctest.Wait()
+		if polls := w.plane.polls(); len(polls) != 1 || polls[0].at != began || !slices.Equal(polls[0].req.GetResourceNames(), []string{"a", "gone", "late"}) || polls[0].req.GetVersionInfo() != "" {
+			t.Errorf("what is wanted anew is not asked for at once: %v", polls)
+		}
+		time.Sleep(time.Minute)
+		times := make(map[cache.TypeURL]int)
+		for _, one := range w.plane.polls() {
+			times[one.typ]++
+			if one.status != http.StatusNotModified {
+				t.Errorf("at rest it answers %d", one.status)
+			}
+		}
+		if n := times[cache.Cluster]; len(times) != 2 || n < 10 || n > 14 || times[cache.Endpoint] != n && max(n, times[cache.Endpoint])-min(n, times[cache.Endpoint]) > 3 {
+			t.Errorf("in a minute it is asked %v", times)
+		}
+	})
+}
+
+// TestFromREST_Absent: what was there and is not in an answer stays, as Envoy has it, or goes; listeners and clusters go in
+// any case (REST-12).
+func TestFromREST_Absent(t *testing.T) {
+	for _, absent := range []string{"keep", "remove"} {
+		t.Run(absent, func(t *testing.T) {
+			inRESTWorld(t, []string{"upstream.rest.absent=" + absent}, func(w *restWorld) {
+				w.plane.set(cache.Cluster, "a@1")
+				w.plane.set(cache.Endpoint, "x@100", "y@100")
+				c := w.open(w.dial(), "c", false)
+				c.ask(cache.Endpoint, "x", "y")
+				w.wants(c, "a", "x", "y")
+				w.plane.set(cache.Endpoint, "y@100")
+				w.plane.set(cache.Cluster)
+				time.Sleep(6 * time.Second)
+				left := []string{"x", "y"}
+				if absent == "remove" {
+					left = left[1:]
+				}
+				w.wants(c, left...)
+				w.plane.failing(func(w http.ResponseWriter, _ cache.TypeURL) bool {
+					http.Error(w, "gone fishing", http.StatusServiceUnavailable)
+					return true
+				})
+				time.Sleep(2 * time.Minute)
+				w.plane.failing(nil)
+				time.Sleep(30 * time.Second)
+				w.wants(c, left...)
+			})
+		})
+	}
+}
+
+// TestFromREST_Failure: whatever is no answer is a control plane that fails, and says why; nothing is removed (REST-13).
+func TestFromREST_Failure(t *testing.T) {
+	long := strings.Repeat("long ", 100)
+	for name, one := range map[string]struct {
+		status int
+		header string
+		body   string
+		says   string
+	}{
+		"500":         {500, "", "the template is wrong: Bearer canary-5d1c " + long, "500 Internal Server Error: the template is wrong: Bearer [redacted] long"},
+		"503":         {503, "", "", "503 Service Unavailable"},
+		"404":         {404, "", `{"detail": "No resources found"}`, `404 Not Found: {"detail": "No resources found"}`},
+		"401":         {401, "", "who are you?", "401 Unauthorized: who are you?"},
+		"a redirect":  {302, "http://elsewhere.example/", "", `302 Found, to "http://elsewhere.example/"; redirects are not followed`},
+		"HTML":        {200, "", "<html>hello</html>", "line 1, column 1: is no JSON object"},
+		"a bad type":  {200, "", `{"resources": [{"@type": "made.Up"}]}`, `unable to resolve "made.Up"`},
+		"another one": {200, "", `{"resources": [{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "r"}]}`, `resources[0] is of type "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"`},
+		"no JSON":     {200, "", `{"resources": [`, "is no JSON object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRESTWorld(t, []string{`upstream.headers={"authorization": {"value": "Bearer canary-5d1c"}}`}, func(w *restWorld) {
+				w.plane.set(cache.Cluster, "a@1", "b@1")
+				c := w.open(w.dial(), "c", false)
+				w.wants(c, "a", "b")
+				w.plane.failing(func(w http.ResponseWriter, _ cache.TypeURL) bool {
+					if one.header != "" {
+						w.Header().Set("Location", one.header)
+					}
+					w.WriteHeader(one.status)
+					_, _ = io.WriteString(w, one.body)
+					return true
+				})
+				time.Sleep(40 * time.Second)
+				w.wants(c, "a", "b")
+				failure := ""
+				for _, state := range w.relay.Upstream() {
+					for _, e := range state.Entries {
+						failure += e.Error
+					}
+				}
+				if !strings.Contains(failure, "POST http://plane.example/base/v3/discovery:clusters: ") || !strings.Contains(failure, one.says) || strings.Contains(failure, "canary") || len(failure) > 500 {
+					t.Errorf("it says %q, not %q", failure, one.says)
+				}
+				w.plane.failing(nil)
+				w.plane.set(cache.Cluster, "b@2")
+				time.Sleep(30 * time.Second)
+				w.wants(c, "b")
+				if _, err := c.over(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestFromREST_Guard: the first answer after a failure is that of a new stream: if it lacks much, that is held back (H-22).
+func TestFromREST_Guard(t *testing.T) {
+	inRESTWorld(t, []string{"cache.mass_removal_guard={fraction: 0.5, min: 1}"}, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1", "b@1", "c@1")
+		c := w.open(w.dial(), "c", false)
+		w.wants(c, "a", "b", "c")
+		w.plane.failing(func(http.ResponseWriter, cache.TypeURL) bool { panic(http.ErrAbortHandler) })
+		time.Sleep(40 * time.Second)
+		w.plane.failing(nil)
+		w.plane.set(cache.Cluster)
+		time.Sleep(25 * time.Second)
+		w.wants(c, "a", "b", "c")
+		w.plane.set(cache.Cluster, "a@1", "b@1", "c@1")
+		time.Sleep(10 * time.Minute)
+		w.wants(c, "a", "b", "c")
+		w.plane.set(cache.Cluster)
+		time.Sleep(6 * time.Second)
+		w.wants(c)
+	})
+}
+
+// TestFromREST_OneType: a type that the control plane answers with an error takes nothing from the others, which are polled
+// on, and is asked for again (H-39). One that has no path is refused.
+func TestFromREST_OneType(t *testing.T) {
+	inRESTWorld(t, nil, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1")
+		w.plane.set(cache.Listener, "l@1")
+		w.plane.failing(func(w http.ResponseWriter, t cache.TypeURL) bool {
+			if t == cache.Listener {
+				http.Error(w, "No resources found", http.StatusNotFound)
+			}
+			return t == cache.Listener
+		})
+		c := w.open(w.dial(), "c", false)
+		c.ask(cache.Listener, "*")
+		c.ask(cache.VirtualHost, "r/v")
+		time.Sleep(time.Minute)
+		w.wants(c, "a")
+		c.see(func() {
+			if c.errors["r/v"] != int32(codes.FailedPrecondition) {
+				t.Errorf("of a virtual host it is told %v", c.errors)
+			}
+		})
+		for i := range 3 {
+			w.plane.set(cache.Cluster, fmt.Sprintf("n%d@1", i))
+			time.Sleep(6 * time.Second)
+			w.wants(c, fmt.Sprintf("n%d", i))
+		}
+		w.plane.failing(nil)
+		time.Sleep(time.Minute)
+		w.wants(c, "l", "n2")
+	})
+}
+
+// TestFromREST_Wait: a control plane that puts off its answer is asked again at once, and what is wanted anew does not wait
+// (REST-14).
+func TestFromREST_Wait(t *testing.T) {
+	inRESTWorld(t, []string{"upstream.rest.wait=30s", "upstream.rest.poll=10s"}, func(w *restWorld) {
+		w.plane.set(cache.Endpoint, "x@100", "y@100")
+		conn := w.dial()
+		c := w.open(conn, "c", false)
+		c.ask(cache.Endpoint, "x")
+		w.wants(c, "x")
+		w.plane.polls()
+		time.Sleep(11 * time.Second)
+		prefers := 0
+		for _, one := range w.plane.polls() {
+			if one.header.Get("Prefer") == "wait=30" {
+				prefers++
+			}
+		}
+		if prefers != 2 { // one for each type; the server does not wait, and is not asked again at once
+			t.Errorf("it is asked to wait %d times", prefers)
+		}
+		c.ask(cache.Endpoint, "y")
+		w.wants(c, "x", "y")
+	})
+}
+
+// TestFromREST_Fleet: however many clients there are, there is one request for each type and poll, and one at a time.
+func TestFromREST_Fleet(t *testing.T) {
+	inRESTWorld(t, nil, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1")
+		w.plane.set(cache.Endpoint, "x@100")
+		var all []*client
+		for i := range 30 {
+			c := w.open(w.dial(), fmt.Sprint("c", i), false)
+			c.ask(cache.Endpoint, "x")
+			all = append(all, c)
+		}
+		synctest.Wait()
+		w.plane.polls()
+		time.Sleep(51 * time.Second)
+		if n := len(w.plane.polls()); n < 16 || n > 24 {
+			t.Errorf("30 clients make %d requests in 51 s", n)
+		}
+		for _, c := range all {
+			w.wants(c, "a", "x")
+		}
+	})
+}
