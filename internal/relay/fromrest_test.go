@@ -35,6 +35,11 @@ type restPlane struct {
 	world  map[cache.TypeURL]map[string]string // a resource as JSON, by type and name
 	asked  []polled
 	answer func(w http.ResponseWriter, t cache.TypeURL) bool
+
+	slow    time.Duration // what an answer takes at least
+	changed chan struct{} // closed when something changes; nil: it does not wait, whatever it is asked
+	open    map[cache.TypeURL]int
+	most    int // requests for one type, at the same time
 }
 
 // polled is a request, and what came of it.
@@ -47,7 +52,7 @@ type polled struct {
 }
 
 func newRESTPlane(l net.Listener) *restPlane {
-	p := &restPlane{world: make(map[cache.TypeURL]map[string]string)}
+	p := &restPlane{world: make(map[cache.TypeURL]map[string]string), open: make(map[cache.TypeURL]int)}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = p.server.Serve(l) }() // until it is closed
 	return p
@@ -57,6 +62,10 @@ func newRESTPlane(l net.Listener) *restPlane {
 func (p *restPlane) set(t cache.TypeURL, resources ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 	p.world[t] = make(map[string]string)
 	for _, r := range resources {
 		name, version, _ := strings.Cut(r, "@")
@@ -101,14 +110,32 @@ func (p *restPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.open[one.typ]++
+	p.most = max(p.most, p.open[one.typ])
+	defer func() { p.open[one.typ]-- }()
+	p.pause(time.After(p.slow), nil)
+	wait, _ := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s")
+	for end := time.After(wait); p.changed != nil && time.Since(one.at) < wait && r.Context().Err() == nil && p.version(one) == one.req.GetVersionInfo(); {
+		p.pause(end, r.Context().Done())
+	}
 	one.status = p.respond(w, one)
 	p.asked = append(p.asked, one)
 }
 
-func (p *restPlane) respond(w http.ResponseWriter, one polled) int {
-	if p.answer != nil && p.answer(w, one.typ) {
-		return 0
+// pause waits, without the mutex, until something changes or one of the others happens.
+func (p *restPlane) pause(end <-chan time.Time, gone <-chan struct{}) {
+	changed := p.changed
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	select {
+	case <-changed:
+	case <-end:
+	case <-gone:
 	}
+}
+
+// list is what a request asks for, as JSON, and version is its version.
+func (p *restPlane) list(one polled) []byte {
 	names := one.req.GetResourceNames()
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(p.world[one.typ]))
@@ -120,13 +147,24 @@ func (p *restPlane) respond(w http.ResponseWriter, one polled) int {
 		}
 	}
 	text, _ := json.Marshal(resources)
-	version := fmt.Sprintf("%x", cache.HashOf(string(text)))
+	return text
+}
+
+func (p *restPlane) version(one polled) string {
+	return fmt.Sprintf("%x", cache.HashOf(string(p.list(one))))
+}
+
+func (p *restPlane) respond(w http.ResponseWriter, one polled) int {
+	if p.answer != nil && p.answer(w, one.typ) {
+		return 0
+	}
+	version := p.version(one)
 	if version == one.req.GetVersionInfo() {
 		w.WriteHeader(http.StatusNotModified)
 		return http.StatusNotModified
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"version_info": %q, "type_url": %q, "resources": %s}`, version, string(one.typ), text)
+	fmt.Fprintf(w, `{"version_info": %q, "type_url": %q, "resources": %s}`, version, string(one.typ), p.list(one))
 	return http.StatusOK
 }
 
@@ -365,28 +403,72 @@ func TestFromREST_OneType(t *testing.T) {
 	})
 }
 
-// TestFromREST_Wait: a control plane that puts off its answer is asked again at once, and what is wanted anew does not wait
-// (REST-14).
+// TestFromREST_Wait: a control plane that puts off its answer is asked again at once when it has waited in vain, and what is
+// wanted anew does not wait. One that does not wait is polled as ever (REST-14).
 func TestFromREST_Wait(t *testing.T) {
-	inRESTWorld(t, []string{"upstream.rest.wait=30s", "upstream.rest.poll=10s"}, func(w *restWorld) {
-		w.plane.set(cache.Endpoint, "x@100", "y@100")
-		conn := w.dial()
-		c := w.open(conn, "c", false)
-		c.ask(cache.Endpoint, "x")
-		w.wants(c, "x")
-		w.plane.polls()
-		time.Sleep(11 * time.Second)
-		prefers := 0
-		for _, one := range w.plane.polls() {
-			if one.header.Get("Prefer") == "wait=30" {
-				prefers++
+	for _, waits := range []bool{true, false} {
+		inRESTWorld(t, []string{"upstream.rest.wait=30s", "upstream.rest.poll=10s"}, func(w *restWorld) {
+			if waits {
+				w.plane.changed = make(chan struct{})
 			}
+			w.plane.set(cache.Endpoint, "x@100", "y@100")
+			c := w.open(w.dial(), "c", false)
+			c.ask(cache.Endpoint, "x")
+			w.wants(c, "x")
+			time.Sleep(13 * time.Second)
+			w.plane.polls()
+			time.Sleep(5 * time.Minute)
+			var last time.Time
+			polls := slices.DeleteFunc(w.plane.polls(), func(one polled) bool { return one.typ != cache.Endpoint })
+			for _, one := range polls {
+				if since := one.at.Sub(last); waits && since != 30*time.Second && !last.IsZero() || one.header.Get("Prefer") != "wait=30" {
+					t.Errorf("it is asked after %v, %v", since, one.header)
+				}
+				last = one.at
+			}
+			if n := len(polls); waits && (n < 9 || n > 10) || !waits && (n < 27 || n > 33) {
+				t.Errorf("it is asked %d times", n)
+			}
+			began := time.Now()
+			c.ask(cache.Endpoint, "y")
+			w.wants(c, "x", "y")
+			before := c.version("x")
+			if waits {
+				time.Sleep(15 * time.Second)
+				began = time.Now()
+				w.plane.set(cache.Endpoint, "x@200", "y@100")
+				synctest.Wait()
+				if c.version("x") == before {
+					t.Error("a change does not end the wait")
+				}
+			}
+			if since := time.Since(began); since > 0 {
+				t.Errorf("it took %v", since)
+			}
+		})
+	}
+}
+
+// TestFromREST_OneAtATime: while a type is asked for, it is not asked for again (REST-11).
+func TestFromREST_OneAtATime(t *testing.T) {
+	inRESTWorld(t, nil, func(w *restWorld) {
+		w.plane.slow = 2 * time.Second
+		var resources, names []string
+		for i := range 50 {
+			names = append(names, fmt.Sprintf("x%02d", i))
+			resources = append(resources, names[i]+"@100")
 		}
-		if prefers != 2 { // one for each type; the server does not wait, and is not asked again at once
-			t.Errorf("it is asked to wait %d times", prefers)
+		w.plane.set(cache.Endpoint, resources...)
+		c := w.open(w.dial(), "c", false)
+		for _, name := range names {
+			c.ask(cache.Endpoint, name)
+			time.Sleep(300 * time.Millisecond)
 		}
-		c.ask(cache.Endpoint, "y")
-		w.wants(c, "x", "y")
+		time.Sleep(4 * time.Second)
+		w.wants(c, names...)
+		if n := len(w.plane.polls()); w.plane.most != 1 || n > 20 {
+			t.Errorf("%d requests, %d for one type at the same time", n, w.plane.most)
+		}
 	})
 }
 
