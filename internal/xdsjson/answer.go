@@ -24,7 +24,7 @@ func AppendRequest(b []byte, req *discovery.DiscoveryRequest) ([]byte, error) {
 }
 
 // ReadResponse reads a response. Nothing in it is left out: a message of an unknown type, or with an unknown field, is a
-// mistake, since what the relay passes on would lack it (REST-11). limit bounds the text.
+// mistake, since what the relay passes on would lack it (REST-12). limit bounds the text.
 func ReadResponse(text []byte, limit int, messages *readable.Set) (*discovery.DiscoveryResponse, *Mistake) {
 	if len(text) > limit {
 		return nil, &Mistake{TooLarge: true, Message: fmt.Sprintf("is larger than %d bytes", limit)}

@@ -42,7 +42,7 @@ func TestReadResponse(t *testing.T) {
 	}
 }
 
-// TestBadResponse: whatever is wrong refuses the whole, and says where (REST-11).
+// TestBadResponse: whatever is wrong refuses the whole, and says where (REST-12).
 func TestBadResponse(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                   "is no JSON object",

@@ -1,4 +1,4 @@
-// Package rest owns control planes that speak xDS over REST only (REST-11 to REST-16): it polls one for what the relay's
+// Package rest owns control planes that speak xDS over REST only (REST-11 to REST-15): it polls one for what the relay's
 // groups want, and serves the answers in memory, where the relay finds them like those of any other control plane.
 //
 // Each of the relay's streams has a Hub, and for each of its types a poller, which asks for one thing at a time. What goes
