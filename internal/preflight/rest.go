@@ -98,6 +98,7 @@ func (t *target) advice(failed string) string {
 		{": 404 ", "see whether " + t.section + ".address lacks a part of the path before /v3/, and whether the control plane has any of this type: some answer 404 then"},
 		{": 401 ", "it wants to know who asks: see " + t.section + ".headers"},
 		{": 403 ", "it wants to know who asks: see " + t.section + ".headers"},
+		{": 422 ", "see whether it wants a node with a cluster: set upstream.node.cluster"},
 		{": 405 ", "it is no xDS server at this path: see " + t.section + ".address"},
 		{"redirects are not followed", "set " + t.section + ".address to where it redirects"},
 		{"is no JSON object", "it is no xDS server at this path: see " + t.section + ".address"},
