@@ -58,6 +58,17 @@ func newRESTPlane(l net.Listener) *restPlane {
 	return p
 }
 
+// stop answers what waits, and nothing any more.
+func (p *restPlane) stop() {
+	p.mu.Lock()
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+	p.mu.Unlock()
+	p.server.Close()
+}
+
 // set puts resources, each written as name@version, in place of those of a type.
 func (p *restPlane) set(t cache.TypeURL, resources ...string) {
 	p.mu.Lock()
@@ -113,24 +124,23 @@ func (p *restPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.open[one.typ]++
 	p.most = max(p.most, p.open[one.typ])
 	defer func() { p.open[one.typ]-- }()
-	p.pause(time.After(p.slow), nil)
+	p.pause(time.After(p.slow))
 	wait, _ := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s")
-	for end := time.After(wait); p.changed != nil && time.Since(one.at) < wait && r.Context().Err() == nil && p.version(one) == one.req.GetVersionInfo(); {
-		p.pause(end, r.Context().Done())
+	for end := time.After(wait); p.changed != nil && time.Since(one.at) < wait && p.version(one) == one.req.GetVersionInfo(); {
+		p.pause(end) // whether or not it has gone: bufconn's deadlines cannot tell
 	}
 	one.status = p.respond(w, one)
 	p.asked = append(p.asked, one)
 }
 
-// pause waits, without the mutex, until something changes or one of the others happens.
-func (p *restPlane) pause(end <-chan time.Time, gone <-chan struct{}) {
+// pause waits, without the mutex, until something changes or the time is up.
+func (p *restPlane) pause(end <-chan time.Time) {
 	changed := p.changed
 	p.mu.Unlock()
 	defer p.mu.Lock()
 	select {
 	case <-changed:
 	case <-end:
-	case <-gone:
 	}
 }
 
@@ -196,7 +206,7 @@ func inRESTWorld(t *testing.T, set []string, f func(w *restWorld)) {
 		}
 		w.clients.Wait()
 		w.relay.Close(0)
-		w.plane.server.Close()
+		w.plane.stop()
 	})
 }
 
@@ -230,7 +240,7 @@ func TestFromREST(t *testing.T) {
 		})
 		w.wants(c, "a", "b")
 		for _, one := range w.plane.polls() {
-			if one.header.Get("Authorization") != "Bearer canary-5d1c" || one.req.GetNode().GetId() != "xds-relay" || one.req.GetNode().GetMetadata().GetFields()["x"].GetStringValue() != "y" || one.req.GetTypeUrl() != string(one.typ) || one.header.Get("Prefer") != "" {
+			if one.header.Get("Authorization") != "Bearer canary-5d1c" || one.req.GetNode().GetId() != "xds-relay" || one.req.GetNode().GetMetadata().GetFields()["x"].GetStringValue() != "y" || one.req.GetTypeUrl() != string(one.typ) || slices.Contains(one.req.GetNode().GetClientFeatures(), "xds.config.supports-resource-ttl") || one.header.Get("Prefer") != "" {
 				t.Errorf("it is asked %v", one)
 			}
 		}
@@ -400,6 +410,20 @@ func TestFromREST_OneType(t *testing.T) {
 		w.plane.failing(nil)
 		time.Sleep(time.Minute)
 		w.wants(c, "l", "n2")
+		w.plane.failing(func(w http.ResponseWriter, t cache.TypeURL) bool {
+			if t == cache.Listener {
+				http.Error(w, "the template is broken", http.StatusInternalServerError)
+			}
+			return t == cache.Listener
+		})
+		for i := range 20 { // it has answered before
+			w.plane.set(cache.Cluster, fmt.Sprintf("m%d@1", i))
+			time.Sleep(15 * time.Second)
+			w.wants(c, "l", fmt.Sprintf("m%d", i))
+		}
+		if _, err := c.over(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -468,6 +492,56 @@ func TestFromREST_OneAtATime(t *testing.T) {
 		w.wants(c, names...)
 		if n := len(w.plane.polls()); w.plane.most != 1 || n > 20 {
 			t.Errorf("%d requests, %d for one type at the same time", n, w.plane.most)
+		}
+	})
+}
+
+// TestFromREST_Reload: other settings are put to use without a stream of a client ending.
+func TestFromREST_Reload(t *testing.T) {
+	inRESTWorld(t, nil, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1")
+		c := w.open(w.dial(), "c", false)
+		w.wants(c, "a")
+		next, err := config.Load("", []string{"upstream.address=rest+http://plane.example/base", "upstream.insecure=true", "upstream.rest.poll=1h", "upstream.coalesce_window=0s", "timers.settle=0s"})
+		if err == nil {
+			err = w.relay.Reconfigure(next)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		w.plane.polls()
+		time.Sleep(40 * time.Minute)
+		if polls := w.plane.polls(); len(polls) != 0 {
+			t.Errorf("it is asked %d times", len(polls))
+		}
+		w.plane.set(cache.Cluster, "b@1")
+		time.Sleep(40 * time.Minute)
+		w.wants(c, "b")
+		if _, err := c.over(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFromREST_Fallback: files behind it are used as behind any control plane, and it is when it is back (UP-26).
+func TestFromREST_Fallback(t *testing.T) {
+	d := newDirectory(t)
+	d.put("clusters.yaml", clustersYAML("spare@1"))
+	inRESTWorld(t, []string{fmt.Sprintf(`upstream.fallbacks=[{"address": "files://%s", "last_resort": false}]`, d.path)}, func(w *restWorld) {
+		w.plane.set(cache.Cluster, "a@1")
+		w.plane.failing(func(w http.ResponseWriter, _ cache.TypeURL) bool {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		})
+		c := w.open(w.dial(), "c", false)
+		time.Sleep(time.Minute)
+		w.wants(c, "spare")
+		w.plane.failing(nil)
+		time.Sleep(3 * time.Minute)
+		w.wants(c, "a")
+		if _, err := c.over(); err != nil {
+			t.Error(err)
 		}
 	})
 }

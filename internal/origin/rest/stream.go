@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -31,7 +32,7 @@ type stream struct {
 
 func newStream(s *Source, m *memory, peer session.Peer, node *core.Node) *stream {
 	st := &stream{
-		source: s, memory: m, node: proto.CloneOf(node), headers: peer.Headers, end: peer.End,
+		source: s, memory: m, node: shown(node), headers: peer.Headers, end: peer.End,
 		hub:  fanout.NewHub(fanout.Config{Name: s.o.Name, Types: s.o.Session.Types}),
 		wake: make(chan struct{}, 1), pollers: make(map[cache.TypeURL]*poller),
 	}
@@ -39,6 +40,18 @@ func newStream(s *Source, m *memory, peer session.Peer, node *core.Node) *stream
 	st.hub.SetIdentifier(s.o.Name)
 	st.hub.Wanted().OnWake(func() { poke(st.wake) })
 	return st
+}
+
+// takesTTLs is what a client says of itself that knows TTLs, which are refused here (REST-12).
+const takesTTLs = "xds.config.supports-resource-ttl"
+
+// shown is the node that the control plane sees.
+func shown(node *core.Node) *core.Node {
+	n := proto.CloneOf(node)
+	if n != nil {
+		n.ClientFeatures = slices.DeleteFunc(n.ClientFeatures, func(f string) bool { return f == takesTTLs })
+	}
+	return n
 }
 
 func poke(slot chan struct{}) {

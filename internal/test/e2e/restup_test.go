@@ -21,6 +21,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/test/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // gateway is go-control-plane's HTTP gateway, on HTTPS, at an address of its own.
@@ -122,7 +123,7 @@ func TestREST(t *testing.T) {
 	up.stop()
 	e.Forget()
 	for range 3 {
-		time.Sleep(time.Second)
+		peer.Wait(time.Second)
 		late := newDelta(t, r.addr, "late")
 		late.Open()
 		late.Wildcard(cache.Cluster)
@@ -138,7 +139,7 @@ func TestREST(t *testing.T) {
 		return first(has("a", "c")(), e.AtLeast(cache.Endpoint, "a", 3), g.AtLeast(cache.Endpoint, "a", 3))
 	})
 	before := up.polls.Load()
-	time.Sleep(2 * time.Second)
+	peer.Wait(2 * time.Second)
 	if n := up.polls.Load() - before; n < 20 || n > 60 {
 		t.Error(fmt.Sprint(n, " polls of four types in 2 s"))
 	}
