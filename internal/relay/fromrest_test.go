@@ -496,6 +496,22 @@ func TestFromREST_OneAtATime(t *testing.T) {
 	})
 }
 
+// TestFromREST_Again: what is given up and wanted again before the next poll is answered, though the control plane would
+// say that nothing has changed.
+func TestFromREST_Again(t *testing.T) {
+	inRESTWorld(t, []string{"timers.name_linger=0s"}, func(w *restWorld) {
+		w.plane.set(cache.Endpoint, "x@100", "y@100")
+		c := w.open(w.dial(), "c", false)
+		c.ask(cache.Endpoint, "x", "y")
+		w.wants(c, "x", "y")
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesUnsubscribe: []string{"x"}})
+		synctest.Wait()
+		c.see(func() { delete(c.versions, "x") })
+		c.ask(cache.Endpoint, "x")
+		w.wants(c, "x", "y")
+	})
+}
+
 // TestFromREST_Reload: other settings are put to use without a stream of a client ending.
 func TestFromREST_Reload(t *testing.T) {
 	inRESTWorld(t, nil, func(w *restWorld) {

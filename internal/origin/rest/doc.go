@@ -6,5 +6,6 @@
 // follows a redirect, and takes an answer whole or not at all.
 //
 // Limitations: JSON only. There is no order between types, since each is polled for itself. A TTL and aliases are refused.
-// That a name was seen is forgotten when the process ends, and when nobody has asked for it for some minutes.
+// That a name was seen is forgotten when the process ends, and when nobody has asked for it for some minutes. A loop of
+// relays is not found (NODE-11), since no header of theirs goes up.
 package rest

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -18,7 +19,26 @@ type poller struct {
 	typ    cache.TypeURL
 	wake   chan struct{} // one slot: something is wanted that was not before
 
+	mu   sync.Mutex
+	news map[bool]bool // by wildcard: something is wanted that was not before, or was given up in between
+
 	lanes map[bool]*asked // by wildcard; run's own
+}
+
+// wants has the poller ask for a lane at once, and for all of it.
+func (p *poller) wants(lane fanout.Lane) {
+	p.mu.Lock()
+	p.news[lane.Wildcard] = true
+	p.mu.Unlock()
+	poke(p.wake)
+}
+
+// renews reports whether what was answered last on a lane does not count any more.
+func (p *poller) renews(wildcard bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer delete(p.news, wildcard)
+	return p.news[wildcard]
 }
 
 // asked is what was answered last on a lane.
@@ -87,6 +107,9 @@ func (p *poller) round() (after time.Duration, polls bool) {
 // that nothing has changed; false: the stream has ended.
 func (p *poller) ask(lane fanout.Lane, wait time.Duration, seen *seen) (waited, ok bool) {
 	st := p.stream
+	if p.renews(lane.Wildcard) {
+		delete(p.lanes, lane.Wildcard)
+	}
 	names := st.hub.On(lane).Names()
 	st.hub.On(lane).Asked(names)
 	q := &question{typ: p.typ, node: st.node, headers: st.headers}

@@ -80,7 +80,7 @@ func (st *stream) run() {
 		})
 		for lane, i := range wants {
 			if len(i.Want) > 0 {
-				poke(st.poller(lane.Type).wake)
+				st.poller(lane.Type).wants(lane)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (st *stream) run() {
 func (st *stream) poller(t cache.TypeURL) *poller {
 	p := st.pollers[t]
 	if p == nil {
-		p = &poller{stream: st, typ: t, wake: make(chan struct{}, 1), lanes: make(map[bool]*asked)}
+		p = &poller{stream: st, typ: t, wake: make(chan struct{}, 1), news: make(map[bool]bool), lanes: make(map[bool]*asked)}
 		st.pollers[t] = p
 		st.source.work.Go(p.run)
 	}
