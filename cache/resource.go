@@ -97,10 +97,11 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	} else {
 		res.Version = f.Of(r.GetResource().GetTypeUrl(), r.GetResource().GetValue(), r.GetAliases())
 	}
-	if t == Cluster && !res.Negative {
+	api := t.V3()
+	if api == Cluster && !res.Negative {
 		res.EndpointName = Canonical(endpointName(r.GetResource().GetValue()))
 	}
-	res.GoesStale = t == Endpoint && goesStale(r.GetResource().GetValue())
+	res.GoesStale = api == Endpoint && goesStale(r.GetResource().GetValue())
 	res.Hash = HashOf(name)
 	res.sum = digestOf(name, res.Version)
 	res.encode(r)

@@ -27,6 +27,37 @@ const (
 	LocalityHost TypeURL = typePrefix + "envoy.config.endpoint.v3.LbEndpoint"
 )
 
+// ofV2 are the types of the v2 API that have another URL in the current one, whose row they share, whatever the
+// transport (V2-2).
+var ofV2 = map[TypeURL]TypeURL{
+	typePrefix + "envoy.api.v2.Listener":                 Listener,
+	typePrefix + "envoy.api.v2.Cluster":                  Cluster,
+	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": ScopedRoute,
+	typePrefix + "envoy.api.v2.RouteConfiguration":       Route,
+	typePrefix + "envoy.api.v2.ClusterLoadAssignment":    Endpoint,
+	typePrefix + "envoy.api.v2.auth.Secret":              Secret,
+	typePrefix + "envoy.service.discovery.v2.Runtime":    Runtime,
+	typePrefix + "envoy.api.v2.route.VirtualHost":        VirtualHost,
+}
+
+// V3 is the type of the current API for which a type of the v2 API stands; any other type stands for itself.
+func (t TypeURL) V3() TypeURL {
+	if now, ok := ofV2[t]; ok {
+		return now
+	}
+	return t
+}
+
+// V2 is the type of the v2 API that stands for a type of the current one, or "".
+func (t TypeURL) V2() TypeURL {
+	for old, now := range ofV2 {
+		if now == t {
+			return old
+		}
+	}
+	return ""
+}
+
 // Properties are what the protocol makes depend on a resource type.
 type Properties struct {
 	// FullState: a SotW response lists every resource of the client's view, and
@@ -67,6 +98,15 @@ var table = map[TypeURL]*wellKnown{
 	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true, true, false},
 }
 
+// rows are the table with the types of the v2 API.
+var rows = func() map[TypeURL]*wellKnown {
+	all := maps.Clone(table)
+	for old, now := range ofV2 {
+		all[old] = table[now]
+	}
+	return all
+}()
+
 // other is the last row of the type table: every type the table does not name.
 var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false, false}
 
@@ -79,7 +119,7 @@ var secretMessages = []string{"envoy.extensions.transport_sockets.tls.v3.Secret"
 
 // row is the type's row of the type table.
 func (t TypeURL) row() *wellKnown {
-	if k, ok := table[t]; ok {
+	if k, ok := rows[t]; ok {
 		return k
 	}
 	if slices.Contains(secretMessages, string(t[strings.LastIndexByte(string(t), '/')+1:])) {
@@ -92,8 +132,16 @@ func (t TypeURL) row() *wellKnown {
 const OtherShort = "other"
 
 // Short is the type's abbreviation ("CDS"), or OtherShort. It is a closed set,
-// and so fit for a metric label.
+// and so fit for a metric label. Types of the v2 API have that of the current one; see Name.
 func (t TypeURL) Short() string { return t.row().short }
+
+// Name is what people and nonces call the type: its abbreviation, or the whole URL of a type without one of its own.
+func (t TypeURL) Name() string {
+	if k, ok := table[t]; ok {
+		return k.short
+	}
+	return string(t)
+}
 
 // Shorts are all that Short may answer, in order.
 func Shorts() []string {
@@ -106,7 +154,7 @@ func Shorts() []string {
 }
 
 // shared are the types of the type table, with the bytes that Shared gives to all.
-var shared = WellKnown()
+var shared = append(WellKnown(), slices.Sorted(maps.Keys(ofV2))...)
 
 // Shared is the same type; if it is in the type table, with bytes that everybody shares. A comparison
 // then need not look at them, and a client of many takes no memory for them.
@@ -117,7 +165,7 @@ func (t TypeURL) Shared() TypeURL {
 	return t
 }
 
-// WellKnown are the types of the type table, in the order of their Rank.
+// WellKnown are the types of the type table, those of the v2 API not among them, in the order of their Rank.
 func WellKnown() []TypeURL {
 	return slices.SortedFunc(maps.Keys(table), func(a, b TypeURL) int { return a.Rank() - b.Rank() })
 }
@@ -127,8 +175,8 @@ func WellKnown() []TypeURL {
 func (t TypeURL) Rank() int { return t.row().rank }
 
 // Basic reports whether the type is one that control planes know in any case: LDS, CDS, EDS, RDS or
-// SDS (UP-21).
-func (t TypeURL) Basic() bool { return t.row().basic }
+// SDS of the current API (UP-21).
+func (t TypeURL) Basic() bool { return table[t] != nil && table[t].basic }
 
 // ReplacesAtOnce reports whether what replaces a resource must come in the same response as its
 // removal: a client rejects a listener, scope or virtual host that takes the address, key or domains

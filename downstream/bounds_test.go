@@ -53,7 +53,7 @@ func TestBoundsComeBeforeDecoding(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			_, stop := serving(t, ServerConfig{Credentials: insecure.NewCredentials(), AcceptGzip: tt.accepts, Log: slog.New(slog.NewTextHandler(&log, nil))}, l)
+			_, stop := serving(t, ServerConfig{Credentials: insecure.NewCredentials(), Offers: Offers{AcceptGzip: tt.accepts}, Log: slog.New(slog.NewTextHandler(&log, nil))}, l)
 			conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAnswersAreNotCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving(t, ServerConfig{Credentials: insecure.NewCredentials(), AcceptGzip: true}, l)
+	serving(t, ServerConfig{Credentials: insecure.NewCredentials(), Offers: Offers{AcceptGzip: true}}, l)
 	var by compression
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(&by))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/events"
 )
@@ -20,8 +19,8 @@ import (
 // calls every few seconds causes no churn (UP-7). The answer is a frame whose resources all
 // clients share: of a message, gRPC would keep a copy for each call whose client does not read,
 // until its connection closes.
-func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error) {
-	ctx, peer := c.ctx, c.peer
+func (s *Server) fetch(c *call, kind session.Stream, in *inbox) (_ *frame, err error) {
+	ctx, peer, t := c.ctx, c.peer, kind.Type
 	req, end := in.sotw()
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
@@ -43,7 +42,7 @@ func (s *Server) fetch(c *call, t cache.TypeURL, in *inbox) (_ *frame, err error
 		return nil, refuse(end)
 	}
 	wake := make(chan struct{}, 1)
-	call := session.New(&s.now.Load().Config, session.Stream{Type: t}, peer, s.config.Groups, s.clusterDeliveries, func() {
+	call := session.New(&s.now.Load().Config, kind, peer, s.config.Groups, s.clusterDeliveries, func() {
 		select {
 		case wake <- struct{}{}:
 		default:

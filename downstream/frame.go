@@ -125,6 +125,7 @@ func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 // requests, one after the other.
 type inbox struct {
 	delta   bool
+	v2      bool
 	limit   int // in bytes
 	from    receiver
 	refused *session.End
@@ -153,6 +154,9 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err er
 		in.request = new(discovery.DiscoveryRequest)
 	}
 	aside(func() { err = codec.Unmarshal(mem.BufferSlice{whole}, in.request) })
+	if in.v2 && err == nil {
+		in.refused = foreignToV2(in.request)
+	}
 	return err
 }
 

@@ -298,7 +298,7 @@ var (
 func TestGzipIsTheSame(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		t.Run(map[bool]string{true: "delta", false: "sotw"}[delta], func(t *testing.T) {
-			on, off := openShop(t, ServerConfig{Gzip: true, AcceptGzip: true}), openShop(t, ServerConfig{})
+			on, off := openShop(t, ServerConfig{Offers: Offers{Gzip: true, AcceptGzip: true}}), openShop(t, ServerConfig{})
 			packed, plain, without := on.read(delta), on.read(delta, plainly), off.read(delta)
 			compressing := on.read(delta, grpc.UseCompressor("gzip"))
 			deaf := on.read(delta, grpc.UseCompressor("gzip"), plainly) // it compresses, and accepts none
@@ -350,7 +350,7 @@ func TestGzipIsTheSame(t *testing.T) {
 // TestGzipOfParts: the parts of a response that is split are the same, too, and so is what a unary call answers, which is
 // never compressed.
 func TestGzipOfParts(t *testing.T) {
-	s := openShop(t, ServerConfig{Gzip: true, Config: session.Config{MaxResponse: 20_000}})
+	s := openShop(t, ServerConfig{Offers: Offers{Gzip: true}, Config: session.Config{MaxResponse: 20_000}})
 	packed, plain := s.read(true), s.read(true, plainly)
 	packed.ask(cache.Cluster)
 	plain.ask(cache.Cluster)
@@ -379,7 +379,7 @@ func TestGzipOfParts(t *testing.T) {
 // TestGzipOnceForAll: what a hundred clients are sent is deflated once.
 func TestGzipOnceForAll(t *testing.T) {
 	const clients = 100
-	s := openShop(t, ServerConfig{Gzip: true})
+	s := openShop(t, ServerConfig{Offers: Offers{Gzip: true}})
 	var readers []*reader
 	for range clients {
 		r := s.read(true)

@@ -40,10 +40,7 @@ type ServerConfig struct {
 	// MaxInflight bounds the bytes of memory that requests take which are not complete, or not taken in
 	// yet, over all connections; one of them may take half of it. Zero means no bound (VALID-8).
 	MaxInflight int
-	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
-	AcceptGzip bool
-	// Gzip compresses what streams are sent whose clients accept it.
-	Gzip bool
+	Offers
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
 	// means no bound.
 	RequestRate, RequestBurst int
@@ -70,6 +67,13 @@ type ServerConfig struct {
 	Events     *events.Ring
 	StaleAfter time.Duration
 	Watch      *events.Watch
+}
+
+// Offers are what clients may use beyond the plain form of the current API.
+type Offers struct {
+	AcceptGzip bool // compressed requests are taken in; MaxRequest bounds what they are inflated to
+	Gzip       bool // what streams are sent whose clients accept it is compressed
+	V2         bool // the services of the v2 API are there, too (V2-1)
 }
 
 // ConnectionBounds are what a connection may do.
@@ -176,6 +180,9 @@ func (s *Server) SetReady(ready bool) {
 	}
 	s.health.SetServingStatus("", state)
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
+	if s.config.V2 {
+		s.health.SetServingStatus("envoy.service.discovery.v2.AggregatedDiscoveryService", state)
+	}
 }
 
 // Close stops listening first, then tells every connection to take its next stream elsewhere

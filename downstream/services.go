@@ -27,18 +27,25 @@ func (s *Server) Methods() (methods []string) {
 // registerServices offers the services in the table of protocol.md §0, and no others.
 func (s *Server) registerServices() {
 	for _, of := range service.All() {
-		s.offer(of)
+		s.offer(of, false)
+	}
+	if !s.config.V2 {
+		return
+	}
+	for _, of := range service.V2() {
+		s.offer(of, true)
 	}
 }
 
 // offer registers the methods of a service. A unary method fetches.
-func (s *Server) offer(of service.Service) {
-	t, desc := of.Type, of.ServiceDesc
+func (s *Server) offer(of service.Service, v2 bool) {
+	desc := of.ServiceDesc
 	desc.Streams, desc.Methods = slices.Clone(desc.Streams), slices.Clone(desc.Methods)
 	for i := range desc.Streams {
-		kind := session.Stream{Delta: service.IsDelta(desc.Streams[i]), Type: t}
+		kind := session.Stream{Delta: service.IsDelta(desc.Streams[i]), Type: of.Type, V2: v2}
 		desc.Streams[i].Handler = func(_ any, stream grpc.ServerStream) error { return s.serve(stream, kind) }
 	}
+	kind := session.Stream{Type: of.Type, V2: v2}
 	for i := range desc.Methods {
 		desc.Methods[i].Handler = func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			c, err := s.startCall(ctx, fetching)
@@ -46,13 +53,13 @@ func (s *Server) offer(of service.Service) {
 				return nil, err
 			}
 			defer c.close()
-			in := &inbox{limit: s.config.MaxRequest, from: c.from}
+			in := &inbox{v2: v2, limit: s.config.MaxRequest, from: c.from}
 			if in.refused = s.refusesCompression(ctx); in.refused == nil {
 				if err := c.received(decode(in)); err != nil {
 					return nil, err
 				}
 			}
-			return s.fetch(c, t, in)
+			return s.fetch(c, kind, in)
 		}
 	}
 	s.grpc.RegisterService(&desc, nil)

@@ -110,7 +110,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
 	st.peer.End, st.peer.Stream = st.end, st
 	st.takesLimiter()
-	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest, from: st.conn.receiver(g.Context(), st.end)}
+	st.in = inbox{delta: kind.Delta, v2: kind.V2, limit: s.config.MaxRequest, from: st.conn.receiver(g.Context(), st.end)}
 	defer st.in.from.leave()
 	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	st.names = s.names.enter(&st.peer, st)

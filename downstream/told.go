@@ -43,11 +43,7 @@ func groupsOf(s *session.Session) string {
 func shortsOf(types []cache.TypeURL) string {
 	var names []string
 	for _, t := range types[:min(len(types), maxListed)] {
-		name := t.Short()
-		if name == cache.OtherShort {
-			name = string(t)
-		}
-		names = append(names, name)
+		names = append(names, t.Name())
 	}
 	return strings.Join(names, ",")
 }

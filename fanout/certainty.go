@@ -77,7 +77,7 @@ func (v Set) Resolution(brought bool) Resolution {
 	switch {
 	case !v.s.wildcard:
 		return Present
-	case !v.x.wildcard.synced, brought && v.x.wildcard.early:
+	case !v.x.wildcard.isFor(brought):
 		return Pending
 	case brought && (v.x.wildcard.restored || v.x.wildcard.lacks()):
 		return InDoubt

@@ -49,7 +49,7 @@ func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 			continue
 		}
 		lanes = append(lanes, saveNamed(x)...)
-		if x.wildcard.whole() {
+		if x.wildcard.isFor(false) {
 			lanes = append(lanes, saveSet(x))
 		}
 	}
@@ -203,7 +203,7 @@ type Progress struct {
 func (d Disk) Progress() Progress {
 	p := Progress{Position: cache.Seq(d.hub.seq.Load()), Forgotten: d.hub.forgotten.Load()}
 	for x := range d.hub.types.locked() {
-		if x.wildcard.whole() {
+		if x.wildcard.isFor(false) {
 			p.Complete++
 		}
 	}

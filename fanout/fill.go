@@ -49,7 +49,7 @@ func (w *wildcardLane) fill(u *cache.Update) {
 		}
 	}
 	if u.Synced {
-		w.synced, w.restored, w.asOf, w.changed = true, true, u.At, true
+		w.synced, w.early, w.restored, w.asOf, w.changed = true, false, true, u.At, true
 	}
 	w.tell()
 }

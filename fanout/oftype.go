@@ -23,6 +23,9 @@ func (o OfType) is(such func(*index) bool) (is bool) {
 	return is
 }
 
+// Served reports whether the wildcard's set is sent to any clients: it is complete, or early.
+func (o OfType) Served() bool { return o.is(func(x *index) bool { return x.wildcard.isFor(false) }) }
+
 // Synced reports whether the wildcard set of a type has been complete (RECON-16).
 func (o OfType) Synced() bool { return o.is(func(x *index) bool { return x.wildcard.synced }) }
 

@@ -55,7 +55,7 @@ func (u *unwanted) note(id cache.ID, name string) {
 
 // noteSet notes the wildcard's set, which is about to be forgotten.
 func (u *unwanted) noteSet() {
-	if u.x.hub.config.KeepUnwanted && u.x.wildcard.whole() {
+	if u.x.hub.config.KeepUnwanted && u.x.wildcard.isFor(false) {
 		s := saveSet(u.x)
 		u.set = &s
 	}

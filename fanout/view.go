@@ -42,11 +42,8 @@ func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 // or enough of it is here for a client that came with nothing, and not torn.
 func (v View) Wildcard() (subscribed, synced bool) {
 	w := &v.x.wildcard
-	return v.s.wildcard, w.synced && !w.torn() && !v.early()
+	return v.s.wildcard, w.isFor(v.s.returns) && !w.torn()
 }
-
-// early reports whether the set may lack what the client came with.
-func (v View) early() bool { return v.x.wildcard.early && v.s.returns }
 
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
 // for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).

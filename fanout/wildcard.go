@@ -14,7 +14,7 @@ type wildcardLane struct {
 	// for it. synced: all of it is here, as it was once (RECON-16, RECON-17). complete: upstream has sent
 	// all of it since the process began.
 	pinned, asked, synced, complete bool
-	// early: it is only for clients that came with nothing, since more of it may follow (RECON-16).
+	// early: it is not known to be complete yet, and is for clients that came with nothing (RECON-16).
 	early bool
 	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
 	// announce is swept when its set is complete (RECON-12).
@@ -48,13 +48,13 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.open(
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unannounced()) == 0 }
 
-// whole reports whether all of the set is here, as it was once.
-func (w *wildcardLane) whole() bool { return w.synced && !w.early }
+// isFor reports whether the set can be sent to a client that came with versions, or to one that came with nothing.
+func (w *wildcardLane) isFor(returns bool) bool { return w.synced || w.early && !returns }
 
 // sendEarly lets clients that came with nothing have what is here of the set, although more of it may follow.
 func (w *wildcardLane) sendEarly() {
 	if w.pinned && !w.synced {
-		w.synced, w.early, w.changed = true, true, true
+		w.early, w.changed = true, true
 		w.tell()
 	}
 }
@@ -74,7 +74,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
-		w.changed, w.sweeping = w.changed || w.early || !w.synced, false
+		w.changed, w.sweeping = w.changed || !w.synced, false
 		w.synced, w.early, w.complete = true, false, true
 	}
 	if u.Synced || u.Unchanged {

@@ -126,10 +126,8 @@ func atMost(n int, what string) cobra.PositionalArgs {
 
 // shortType is a type as people call it: CDS, or the name of its message.
 func shortType(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t[strings.LastIndexAny(string(t), "/.")+1:])
+	name := t.Name()
+	return name[strings.LastIndexAny(name, "/.")+1:]
 }
 
 // byRank orders types as they are sent.

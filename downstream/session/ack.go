@@ -108,5 +108,5 @@ func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 // request lists all names and locators, so one without any changes nothing only if there were none. A
 // request for endpoints may ask for them again (ORDER-5).
 func (s *sotwState) acks(nonce string) bool {
-	return len(s.names)+len(s.unserved) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
+	return len(s.names)+len(s.unserved) == 0 && nonce == s.lastNonce && s.api != cache.Endpoint
 }

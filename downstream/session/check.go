@@ -27,8 +27,10 @@ func (s *Session) Check() []string {
 	i := &invariants{}
 	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order (ORDER-2)")
 	for _, st := range s.states {
-		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
-		i.must(st.base().waitSince.IsZero() || !st.base().url.ReplacesAtOnce(), "removals of %s wait for other types", shortName(st.base().url))
+		isClusters := st.base().api == cache.Cluster && s.kind.Type == ""
+		i.must(isClusters || st != s.clusters, "clusters are another type's")
+		i.must(!isClusters || s.clusters != nil, "nobody waits for clusters")
+		i.must(st.base().waitSince.IsZero() || !st.base().url.ReplacesAtOnce(), "removals of %s wait for other types", st.base().url.Name())
 	}
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
 	i.must((s.chunked != nil) == (len(s.chunks) > 0), "%d parts are left of a response, which is known: %v", len(s.chunks), s.chunked != nil)
@@ -36,7 +38,7 @@ func (s *Session) Check() []string {
 		i.must(s.chunked != nil && s.chunked.base().url == r.Type && s.chunked.version == r.Version, "part %d of %d is another response's", n, len(s.chunks))
 	}
 	for _, st := range s.states {
-		i.of = shortName(st.base().url) + ": "
+		i.of = st.base().url.Name() + ": "
 		i.inFlight(st.base())
 		st.base().sub.Read(func(v fanout.View) {
 			for _, b := range v.Check() {

@@ -33,7 +33,7 @@ type clusterWait struct {
 // refersToClusters reports whether resources of a type name Clusters, and break while one of
 // those is missing.
 func refersToClusters(t cache.TypeURL) bool {
-	return slices.Contains([]cache.TypeURL{cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost}, t)
+	return slices.Contains([]cache.TypeURL{cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost}, t.V3())
 }
 
 // gains reports whether there are additions and changes to send, and not only first answers.

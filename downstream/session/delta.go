@@ -54,7 +54,7 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	d.sub.Returns()
 	d.exact = new(exact)
 	d.exact.claim(versions)
-	d.reconnected, d.touched.all, d.returning = true, true, d.url == cache.Cluster
+	d.reconnected, d.touched.all, d.returning = true, true, d.api == cache.Cluster
 	if d.resend {
 		for name := range versions {
 			d.exact.unknown(name)

@@ -16,6 +16,7 @@ import (
 // say nothing of another type (DOWN-DELTA-2); the order of types is all that one has of another.
 type exchange struct {
 	url       cache.TypeURL
+	api       cache.TypeURL // the type of the current API that it is, or stands for
 	group     Membership
 	sub       *fanout.Subscription
 	requested bool // the type's first request was taken in
@@ -60,6 +61,11 @@ type frame struct {
 	space int
 	// plane.text is the relay's control_plane.identifier, made of the control plane's.
 	plane struct{ of, text string }
+}
+
+// isOf reports whether a list of the configuration has the type, or that of the current API for which it stands.
+func (x *exchange) isOf(types []cache.TypeURL) bool {
+	return slices.Contains(types, x.url) || slices.Contains(types, x.api)
 }
 
 // due reports whether there may be something to send now.
@@ -113,19 +119,11 @@ func (x *exchange) endErrors(v fanout.View, resources []*cache.Resource) {
 // an answer, and a second response at one position, also have a counter of the stream. The nonce
 // ends in the number of chunks that follow (RECON-16).
 func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
-	n := strconv.AppendUint(append(make([]byte, 0, 64), shortName(x.url)+"."...), uint64(seq), 10)
+	n := strconv.AppendUint(append(make([]byte, 0, 64), x.url.Name()+"."...), uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
 		*counter++
 		n = strconv.AppendUint(append(n, '.'), *counter, 10)
 	}
 	x.pushedAt = max(x.pushedAt, seq)
 	return hop.Part(string(n), left)
-}
-
-// shortName returns the name of a type in nonces.
-func shortName(t cache.TypeURL) string {
-	if name := t.Short(); name != cache.OtherShort {
-		return name
-	}
-	return string(t)
 }

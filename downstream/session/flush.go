@@ -143,7 +143,7 @@ func (s *Session) putsOff(x *exchange, now time.Time) bool {
 // collect asks a type what it has to send. push says that changes may be sent, too, and not only answers.
 func (s *Session) collect(st state, now time.Time) *candidate {
 	x := st.base()
-	sp := &candidate{state: st}
+	sp := &candidate{state: st, plan: plan{mute: s.kind.V2}}
 	// Clusters that something may refer to, and no longer waits for, are sent although others are not acknowledged.
 	inVain := x.waitedInVain && s.referrersDue()
 	push := inVain || !x.blocked(now, s.config.AckTimeout)
@@ -194,7 +194,7 @@ func (s *Session) say(sp *candidate, now time.Time) *Response {
 		x.waitSince = time.Time{}
 		sp.removedNow(&sp.plan)
 	}
-	if x.url == cache.Cluster {
+	if x.api == cache.Cluster {
 		if s.kind.Type == "" {
 			s.warm(sp.changed)
 		}

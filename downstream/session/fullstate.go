@@ -134,7 +134,7 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
 // other types.
 func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Resource) {
-	if s.url != cache.Cluster || s.came == version && s.lastNonce == "" {
+	if s.api != cache.Cluster || s.came == version && s.lastNonce == "" {
 		return nil
 	}
 	after := s.sentTo

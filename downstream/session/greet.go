@@ -45,7 +45,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 		return end
 	}
 	s.node, s.key, s.outage.began = node, key, now
-	s.subscriber.TakesTTL = takesTTL(node, s.kind.Delta)
+	s.subscriber.TakesTTL = !s.kind.V2 && takesTTL(node, s.kind.Delta)
 	s.ofNode = s.clusterDeliveries.join(node.GetId())
 	return nil
 }
@@ -66,14 +66,15 @@ func (s *Session) meetAgain(node *core.Node) *End {
 	return nil
 }
 
-// typeOf returns the type of a request. On a stream of one type, a request need not name it.
+// typeOf returns the type of a request. On a stream of one type, a request need not name it, and may name it by the
+// URL of either API (V2-2).
 func (s *Session) typeOf(t cache.TypeURL) (cache.TypeURL, *End) {
 	switch {
 	case s.kind.Type == "" && t == "":
 		return "", &End{BadRequest, "type_url is empty; on an aggregated stream every request must name its type"}
 	case s.kind.Type != "" && t == "":
 		return s.kind.Type, nil
-	case s.kind.Type != "" && t != s.kind.Type:
+	case s.kind.Type != "" && t.V3() != s.kind.Type.V3():
 		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
 	}
 	return t, nil

@@ -20,6 +20,7 @@ type plan struct {
 	changed    []*cache.Resource // the resources that are new or changed for the client (ORDER-4)
 	gone       []string          // removals that answer a request
 	errors     []resourceErr
+	mute       bool                  // the client cannot be told of errors (V2-3)
 	erred      map[cache.ID]struct{} // SotW: the names whose errors were looked up
 	must       bool                  // the response is sent even if it lists nothing
 	answer     bool                  // the response answers this client alone
@@ -55,11 +56,21 @@ type resourceErr struct {
 
 // early reports whether there is something to send that does not wait for other types.
 func (p *plan) early() bool {
-	n := len(p.heartbeats) + len(p.gone) + len(p.leftOut)
+	n := len(p.heartbeats) + len(p.gone)
+	if !p.mute {
+		n += len(p.leftOut)
+	}
 	if !p.shrunk { // else they wait with the removals
 		n += len(p.resources) + len(p.errors)
 	}
 	return p.must || n > 0
+}
+
+// fail adds the error of a name, if the client can be told of it.
+func (p *plan) fail(name string, why *statuspb.Status) {
+	if !p.mute {
+		p.errors = append(p.errors, resourceErr{name, why})
+	}
 }
 
 // late reports whether there is something to remove.
@@ -89,7 +100,7 @@ func (p *plan) refuse(x *exchange) {
 		case cache.IsGlob(name):
 			why = noGlob
 		}
-		p.errors = append(p.errors, resourceErr{name, why})
+		p.fail(name, why)
 	}
 	x.excess.tell(p)
 }
@@ -105,12 +116,15 @@ func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
 	}
 }
 
-// collectError lists why a name has no resource, and reports whether the error is upstream's.
+// collectError lists why a name has no resource, and reports whether the client is told an error of upstream's.
 // brought says that the client came with a copy of the resource, or may have.
 func (p *plan) collectError(v fanout.View, id cache.ID, brought bool) bool {
+	if p.mute {
+		return false
+	}
 	a := v.Answer(id)
 	if a.Error != nil {
-		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
+		p.fail(v.Name(id), a.Error)
 		return true
 	}
 	if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {

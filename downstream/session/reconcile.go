@@ -197,7 +197,7 @@ func (x *exchange) reconcileAbsent(v fanout.View, name string, e *entry, p *plan
 // those (ORDER-2).
 func (x *exchange) laterThanNew(e *entry, p *plan) bool {
 	brought := e != nil && e.brought
-	return brought && x.url == cache.Cluster && len(p.resources) > 0
+	return brought && x.api == cache.Cluster && len(p.resources) > 0
 }
 
 // certain reports whether a resource that the client holds, and that none of its names is, is certainly gone, or

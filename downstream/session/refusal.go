@@ -96,7 +96,7 @@ func (s *Session) askAgain(now time.Time) *End {
 	for _, st := range s.states {
 		x := st.base()
 		if r := x.refusal; r != nil && !r.until.IsZero() && !r.until.After(now) {
-			return &End{AskAgain, fmt.Sprintf("xds-relay: there was no room for %s; ask again", shortName(x.url))}
+			return &End{AskAgain, fmt.Sprintf("xds-relay: there was no room for %s; ask again", x.url.Name())}
 		}
 	}
 	return nil
@@ -201,8 +201,8 @@ type Notice string
 const (
 	// NoticeErrors means that each of its names, or of its globs, gets an error.
 	NoticeErrors Notice = "errors"
-	// NoticeNothing means that it asks for a wildcard, which no error can answer, or that the errors
-	// would go with a set that lacks what it came with.
+	// NoticeNothing means that it asks for a wildcard, which no error can answer, that the errors
+	// would go with a set that lacks what it came with, or that its transport has none (V2-3).
 	NoticeNothing Notice = "nothing"
 )
 
@@ -220,5 +220,10 @@ type RefusedType struct {
 // after Next.
 func (s *Session) Refusals() (news []Refusal) {
 	news, s.refusals = s.refusals, nil
+	if s.kind.V2 {
+		for i := range news {
+			news[i].Notice = NoticeNothing
+		}
+	}
 	return news
 }

@@ -197,7 +197,7 @@ func (e *excess) add(why *overLimit, names []string, s *spellings) {
 // tell lists the errors of these names.
 func (e *excess) tell(p *plan) {
 	for _, name := range e.names.take() {
-		p.errors = append(p.errors, resourceErr{name, e.why.status})
+		p.fail(name, e.why.status)
 	}
 }
 

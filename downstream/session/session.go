@@ -62,6 +62,8 @@ type Stream struct {
 	Delta bool
 	// Type is the one type of a per-type method; it is empty for ADS.
 	Type cache.TypeURL
+	// V2: the method is one of the v2 API, whose responses have no TTLs and no errors (V2-3).
+	V2 bool
 }
 
 // Groups decides which group a stream's types belong to. It is asked once for each type of a
@@ -149,7 +151,7 @@ type Session struct {
 	states       []state // in the order of ORDER-2
 	carried      bool    // a resource was sent
 	outage       outage
-	clusters     state     // Clusters on this stream, or nil
+	clusters     state     // Clusters on this stream, or nil; of those of two APIs the first that were asked for
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
 	counter      uint64
 	uncounted    uint64 // responses whose ACK or NACK has not been counted yet
@@ -374,6 +376,16 @@ func (s *Session) find(t cache.TypeURL) state {
 	return nil
 }
 
+// serving returns the state of a type, or of the one that stands for it in the v2 API, or nil.
+func (s *Session) serving(api cache.TypeURL) state {
+	for _, st := range s.states {
+		if st.base().api == api {
+			return st
+		}
+	}
+	return nil
+}
+
 // stateOf returns the state of a type, and makes it if the client has not asked for the type.
 func (s *Session) stateOf(t cache.TypeURL, now time.Time) (state, *End) {
 	if st := s.find(t); st != nil {
@@ -386,17 +398,17 @@ func (s *Session) stateOf(t cache.TypeURL, now time.Time) (state, *End) {
 	var st state = &sotwState{exchange: x}
 	if s.kind.Delta {
 		d := &deltaState{
-			exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
-			suppresses: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
+			exchange: x, resend: x.isOf(s.config.ResendOnReconnect),
+			suppresses: len(s.peer.Via) == 0 && x.isOf(s.config.NeverSynthesize), // a relay is sent every removal
 		}
-		if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
+		if clusters, ok := s.serving(cache.Cluster).(*deltaState); ok && x.api == cache.Endpoint {
 			d.needed, clusters.needed = clusters.needed, nil
 		}
 		st = d
 	}
 	i, _ := slices.BinarySearchFunc(s.states, st, inOrder)
 	s.states = slices.Insert(s.states, i, st)
-	if t == cache.Cluster && s.kind.Type == "" {
+	if holds := x.api == cache.Cluster && s.kind.Type == ""; holds && s.clusters == nil {
 		s.clusters = st
 	}
 	return st, nil
@@ -433,7 +445,7 @@ func (s *Session) refusedBy(end *End, t cache.TypeURL, of Membership, now time.T
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	t = t.Shared()
 	return exchange{
-		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
+		url: t, api: t.V3(), group: m, sub: m.Hub.Subscribe(t, s.subscriber), door: door{reads: m.Reads},
 		clientKind: clientKind{delta: s.kind.Delta, ends: !s.kind.Delta && isGRPC(s.node), ttl: s.subscriber.TakesTTL},
 		frame:      frame{space: math.MaxInt},
 

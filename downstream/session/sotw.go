@@ -68,7 +68,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 			s.comesBack(asked.Wildcard)
 		}
 	}
-	if s.url == cache.Endpoint && delivered != s.deliveriesAt && repeated {
+	if s.api == cache.Endpoint && delivered != s.deliveriesAt && repeated {
 		s.deliveriesAt = delivered
 		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
@@ -78,7 +78,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 // comesBack notes that the client holds everything that it asks for first, in unknown versions.
 func (s *sotwState) comesBack(all bool) {
 	s.sub.Returns()
-	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, all, true
+	s.returning, s.cameWildcard, s.behind = s.api == cache.Cluster, all, true
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			v.Tell(id, fanout.Brought)
@@ -354,7 +354,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *plan) {
 		if a.Cause == cache.TTLExpired {
 			why = expired
 		}
-		p.errors = append(p.errors, resourceErr{name, why})
+		p.fail(name, why)
 		return
 	}
 	if a.Error != nil || !s.ends {

@@ -44,7 +44,7 @@ func TestNamesGivenUpUnderAWildcardAreForgotten(t *testing.T) {
 		}
 		x := w.s.find(typ).base()
 		if n := x.exact.count + len(x.touched.resend); n > 1 {
-			t.Errorf("%s: %d of 100 names are remembered, and one is asked for", shortName(typ), n)
+			t.Errorf("%s: %d of 100 names are remembered, and one is asked for", typ.Name(), n)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (s *Session) fit(r *Response, sp *candidate) []*Response {
 // nonceSize returns the size of a nonce in bytes, given the greatest numbers that it may have.
 func (x *exchange) nonceSize(position cache.Seq, counter, parts uint64) int {
 	const marks = len("..-")
-	return sizeOf(fieldNonce, len(shortName(x.url))+marks+digits(uint64(position))+digits(counter)+digits(parts))
+	return sizeOf(fieldNonce, len(x.url.Name())+marks+digits(uint64(position))+digits(counter)+digits(parts))
 }
 
 // split distributes the contents of a response over as few parts as their order permits. Removals come

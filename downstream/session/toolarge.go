@@ -117,6 +117,9 @@ func (r *Response) nameTooLarge(p *plan, most int) {
 	for _, name := range slices.Sorted(maps.Keys(p.leftOut)) {
 		bytes := p.leftOut[name].bytes
 		r.Oversized = append(r.Oversized, Oversized{Name: name, Bytes: bytes})
+		if p.mute {
+			continue
+		}
 		r.Errors = append(r.Errors, resourceError(name, &statuspb.Status{
 			Code:    cache.ResourceExhausted,
 			Message: fmt.Sprintf("xds-relay: the resource takes %d bytes, and a response at most %d (downstream.max_response_bytes)", bytes, most),

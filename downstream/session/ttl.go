@@ -45,7 +45,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 		case x.ttl && turned > told, v.Repeated(r) > told:
 			whole = append(whole, r)
 		case !x.ttl, ends.IsZero(): // another resource of the name was renewed, or this one has changed
-		case x.url != cache.VirtualHost:
+		case x.api != cache.VirtualHost:
 			heartbeats = append(heartbeats, r)
 		default:
 			whole = append(whole, r)
@@ -114,7 +114,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *plan) {
 	for _, r := range p.spared {
 		ends, _, _ := v.Ends(r)
 		switch limited := d.ttl && !ends.IsZero(); {
-		case d.lostTTL(v, r), limited && d.url == cache.VirtualHost: // TTL-9
+		case d.lostTTL(v, r), limited && d.api == cache.VirtualHost: // TTL-9
 			whole = append(whole, r)
 		case limited:
 			heartbeats = append(heartbeats, r)
@@ -138,7 +138,7 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *plan)
 	for _, r := range whole {
 		d.sent(r, p.position)
 	}
-	if d.url == cache.Cluster {
+	if d.api == cache.Cluster {
 		p.changed = append(slices.Clip(p.changed), whole...) // the client's copy may have expired
 	}
 }

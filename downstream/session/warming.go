@@ -23,10 +23,10 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	if len(names) == 0 {
 		return
 	}
-	st := s.find(cache.Endpoint)
+	st := s.serving(cache.Endpoint)
 	if st == nil {
 		// The client may come with versions of these endpoints soon.
-		if d, ok := s.find(cache.Cluster).(*deltaState); ok && d.reconnected {
+		if d, ok := s.serving(cache.Cluster).(*deltaState); ok && d.reconnected {
 			for _, name := range names {
 				put(&d.needed, name, struct{}{})
 			}
@@ -58,8 +58,8 @@ func (x *exchange) warms(v fanout.View, name string) {
 // here, and not kept for every client, since most clients have no endpoints before they have
 // clusters.
 func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDiscoveryRequest) {
-	clusters, ok := s.find(cache.Cluster).(*deltaState)
-	comes := d.url == cache.Endpoint && len(first.GetInitialResourceVersions()) > 0
+	clusters, ok := s.serving(cache.Cluster).(*deltaState)
+	comes := d.api == cache.Endpoint && len(first.GetInitialResourceVersions()) > 0
 	if !ok || !comes || clusters.reconnected {
 		return
 	}

@@ -17,12 +17,12 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 	if w.denied.has(fanout.Wildcard) {
 		return nil, &End{Forbidden, notAllowed.GetMessage()}
 	}
-	sp := &candidate{state: w}
+	sp := &candidate{state: w, plan: plan{mute: s.kind.V2}}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look
 		s.untell(w.base(), now)
 		s.measure(sp, v)
-		sp.plan = w.whole(v)
+		w.whole(v, &sp.plan)
 	})
 	switch {
 	case sp.must:
@@ -35,32 +35,31 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 
 // whole returns the whole view, if everything in it is resolved. A request for nothing gets an
 // empty answer (row b).
-func (s *sotwState) whole(v fanout.View) (p plan) {
+func (s *sotwState) whole(v fanout.View, p *plan) {
 	p.position = v.Position()
 	if s.starving = starving(v, s.claims); s.sets && s.keepsAll() {
 		s.starving = noGlob
-		return p
+		return
 	}
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
-		return p
+		return
 	}
 	resolved, doubt := s.resolution(v)
 	if !resolved {
-		return p
+		return
 	}
 	if p.version = versionOf(v); doubt && s.came != p.version {
-		return p
+		return
 	}
-	p.resources = s.fitting(v, slices.Clone(everything(v)), &p)
+	p.resources = s.fitting(v, slices.Clone(everything(v)), p)
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
-			s.collectError(v, id, &p)
+			s.collectError(v, id, p)
 		}
 	}
 	p.refuse(&s.exchange)
-	s.expiring(v, &p)
+	s.expiring(v, p)
 	p.must, p.answer = true, true
-	return p
 }
 
 // resolution reports whether every name has an answer, and whether something is in doubt.

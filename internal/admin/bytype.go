@@ -18,7 +18,7 @@ func newByType[S any](begin func(short string) *S) byType[S] {
 }
 
 func (b *byType[S]) of(t cache.TypeURL) *S {
-	if s := b.known[t]; s != nil {
+	if s := b.known[t.V3()]; s != nil {
 		return s
 	}
 	return b.other

@@ -117,10 +117,8 @@ func took(d time.Duration) string {
 
 // shortType is a type as people call it: CDS, or the name of its message.
 func shortType(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t[strings.LastIndexAny(string(t), "/.")+1:])
+	name := t.Name()
+	return name[strings.LastIndexAny(name, "/.")+1:]
 }
 
 // shortVersion is the beginning of a long version, by which people tell versions apart.

@@ -139,10 +139,7 @@ func resourceLink(t cache.TypeURL, group string, more url.Values) string {
 
 // wordOf is a type as a parameter names it.
 func wordOf(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t)
+	return t.Name()
 }
 
 // Link is where the names of a type are listed.

@@ -311,6 +311,7 @@ downstream:
   max_request_bytes: 4096
   max_inflight_bytes: 1MiB
   accept_gzip: true
+  v2_transport: true
   gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
@@ -430,6 +431,7 @@ func fullConfig() Config {
 			MaxRequestBytes:         4 * KiB,
 			MaxInflightBytes:        MiB,
 			AcceptGzip:              true,
+			V2Transport:             true,
 			Gzip:                    true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,

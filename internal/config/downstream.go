@@ -64,6 +64,15 @@ type Downstream struct {
 	// Default: false.
 	AcceptGzip bool `yaml:"accept_gzip"`
 
+	// V2Transport offers the services of the v2 API, too, for clients that have not moved to
+	// v3, such as an Envoy before 1.17 with transport_api_version: V2: the aggregated one,
+	// those of one type, and Fetch. Resources go through as they are: whether a client gets
+	// v2 or v3 ones is what it asks for and the control plane has. The v2 transport has no
+	// words for TTLs and for errors of single resources (V2-3). In rules and in groups.types
+	// an abbreviation such as CDS is the v3 type; write the URL of a v2 one.
+	// Default: false.
+	V2Transport bool `yaml:"v2_transport"`
+
 	// Gzip compresses the responses on streams for clients that say
 	// grpc-accept-encoding: gzip, such as a relay below or gRPC clients in another
 	// region: it saves bytes on the way, and costs CPU at both ends. grpc-java, gRPC

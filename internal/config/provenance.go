@@ -65,7 +65,7 @@ func (p *provenance) find(key string) (place, bool) {
 func (p *provenance) forget(key string) {
 	under := func(k string) bool {
 		rest, ok := strings.CutPrefix(k, key)
-		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		return ok && (rest == "" || strings.IndexAny(rest, ".[") == 0)
 	}
 	maps.DeleteFunc(p.at, func(k string, _ place) bool { return under(k) })
 	maps.DeleteFunc(p.outdated, func(k string, _ *Error) bool { return under(k) })

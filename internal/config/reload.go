@@ -105,6 +105,7 @@ var reloads = map[string]Reload{
 	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection
 	"downstream.max_inflight_bytes":         ReloadRestart,
 	"downstream.accept_gzip":                ReloadRestart,
+	"downstream.v2_transport":               ReloadRestart,
 	"downstream.gzip":                       ReloadRestart,
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,

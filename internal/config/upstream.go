@@ -165,8 +165,8 @@ type Upstream struct {
 	// Prefetch says whether the relay asks for what clients will ask for next
 	// before they do: the endpoints of Clusters, the routes and extensions of
 	// Listeners, the Clusters of routes, and Listeners along with Clusters:
-	// auto (of types that the control plane has answered before), or off
-	// (UP-28).
+	// auto (of types that the control plane has answered before, and not with
+	// authz.rules_file), or off (UP-28).
 	// Default: auto.
 	Prefetch Prefetch `yaml:"prefetch"`
 

@@ -115,10 +115,7 @@ func value(v slog.Value) string {
 
 // shortType is the short name of a type, and anything else as it is.
 func shortType(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t)
+	return t.Name()
 }
 
 // plain is a text without characters that would move a terminal's cursor or begin

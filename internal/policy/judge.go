@@ -121,10 +121,7 @@ func (r *rule) types() string {
 
 // called is what people call a type.
 func called(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t)
+	return t.Name()
 }
 
 func calledAll(types []cache.TypeURL) (names []string) {

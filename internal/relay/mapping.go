@@ -95,9 +95,10 @@ func upstreamConfig(c *config.Config, s config.Source, f cache.Fingerprint) upse
 	}
 }
 
-// prefetch are the types that may be asked for before a client does.
+// prefetch are the types that may be asked for before a client does. Where rules say who may read what, the control plane is
+// asked for nothing that nobody may read.
 func prefetch(c *config.Config) []cache.TypeURL {
-	if c.Upstream.Prefetch == config.PrefetchOff {
+	if c.Upstream.Prefetch == config.PrefetchOff || c.Authz.RulesFile != "" {
 		return nil
 	}
 	except := TypeURLs(c.Upstream.PrefetchExcept)

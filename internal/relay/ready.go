@@ -76,7 +76,7 @@ func (w *readiness) look() (more bool) {
 		s.Read(func(v fanout.View) {
 			v.Marks()
 			if v.Set().Resolution(false) == fanout.Pending {
-				missing = append(missing, w.types[i].Short())
+				missing = append(missing, w.types[i].Name())
 			}
 		})
 	}

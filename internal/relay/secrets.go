@@ -62,13 +62,9 @@ func (g *groups) adviseRules(end *session.End, client session.Peer, t cache.Type
 
 // rulesFor is a whole file of rules that allows a client what it was refused. The names in it are still to be written.
 func rulesFor(client session.Peer, t cache.TypeURL) string {
-	name := t.Short()
-	if name == cache.OtherShort {
-		name = string(t)
-	}
 	share := ""
 	if client.Identity == "" { // there is nobody whose own it could be
 		share = ", share: true"
 	}
-	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]%s}]}]`, cmp.Or(client.Identity, policy.Anonymous), name, share)
+	return fmt.Sprintf(`rules: [{identity: %q, read: [{types: [LDS, CDS, RDS, EDS], names: ["*", "**"]}, {types: [%s], names: ["NAME"]%s}]}]`, cmp.Or(client.Identity, policy.Anonymous), t.Name(), share)
 }

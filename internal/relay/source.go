@@ -56,7 +56,7 @@ func (o provider) label() string {
 	case o.source == 0:
 		return ""
 	case o.service != "":
-		return o.name + ":" + o.service.Short() + ":"
+		return o.name + ":" + o.service.Name() + ":"
 	}
 	return o.name + ":"
 }

@@ -272,7 +272,7 @@ func (s system) owned(name string, mode os.FileMode, uid, gid int) {
 }
 
 // starts runs the unit's commands as systemd would, as far as that goes without it: by the unit's user, without capabilities,
-// on a system that can only be read but for the state and /tmp, told of a socket for READY and WATCHDOG.
+// on a file system of which only the state and /tmp can be written to, and with a socket for READY and WATCHDOG.
 func (s system) starts() {
 	s.t.Helper()
 	commands := map[string][]string{}

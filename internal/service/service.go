@@ -24,34 +24,48 @@ type Service struct {
 	// Type is the only type that it serves; empty: it serves all.
 	Type cache.TypeURL
 	grpc.ServiceDesc
-	// REST is the last part of the path where the type is polled for (REST-1); empty: it is not.
-	REST string
+	// rest is the last part of the path where the type is polled for (REST-1), or "".
+	rest string
+	// v2 is its name in the v2 API, or "".
+	v2 string
 }
 
-// RESTPath is the path where the type is polled for, or empty.
+// RESTPath is the path where the type is polled for, or "".
 func (s Service) RESTPath() string {
-	if s.REST == "" {
+	if s.rest == "" {
 		return ""
 	}
-	return "/v3/discovery:" + s.REST
+	return "/v3/discovery:" + s.rest
 }
 
 var all = []Service{
-	{"", discovery.AggregatedDiscoveryService_ServiceDesc, ""},
-	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "listeners"},
-	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "routes"},
-	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "scoped-routes"},
-	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "clusters"},
-	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "endpoints"},
-	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "secrets"},
-	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "runtime"},
-	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, "extension_configs"},
-	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, ""},
-	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, ""},
+	{"", discovery.AggregatedDiscoveryService_ServiceDesc, "", "envoy.service.discovery.v2.AggregatedDiscoveryService"},
+	{cache.Listener, listener.ListenerDiscoveryService_ServiceDesc, "listeners", "envoy.api.v2.ListenerDiscoveryService"},
+	{cache.Route, route.RouteDiscoveryService_ServiceDesc, "routes", "envoy.api.v2.RouteDiscoveryService"},
+	{cache.ScopedRoute, route.ScopedRoutesDiscoveryService_ServiceDesc, "scoped-routes", "envoy.api.v2.ScopedRoutesDiscoveryService"},
+	{cache.Cluster, cluster.ClusterDiscoveryService_ServiceDesc, "clusters", "envoy.api.v2.ClusterDiscoveryService"},
+	{cache.Endpoint, endpoint.EndpointDiscoveryService_ServiceDesc, "endpoints", "envoy.api.v2.EndpointDiscoveryService"},
+	{cache.Secret, secret.SecretDiscoveryService_ServiceDesc, "secrets", "envoy.service.discovery.v2.SecretDiscoveryService"},
+	{cache.Runtime, runtime.RuntimeDiscoveryService_ServiceDesc, "runtime", "envoy.service.discovery.v2.RuntimeDiscoveryService"},
+	{cache.Extension, extension.ExtensionConfigDiscoveryService_ServiceDesc, "extension_configs", ""},
+	{cache.VirtualHost, route.VirtualHostDiscoveryService_ServiceDesc, "", "envoy.api.v2.VirtualHostDiscoveryService"},
+	{cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc, "", ""},
 }
 
 // All are the services. Nobody may change them.
 func All() []Service { return all }
+
+// V2 are the services of the v2 API. They have the same methods, whose messages are the same on the wire, without the
+// fields that v2 lacks (V2-1, V2-3). Each serves the v2 type by default.
+func V2() (old []Service) {
+	for _, s := range all {
+		if s.v2 != "" {
+			s.Type, s.ServiceName, s.v2 = s.Type.V2(), s.v2, ""
+			old = append(old, s)
+		}
+	}
+	return old
+}
 
 // Of returns the service of a type, or the aggregated one for the empty type; false: the type has none.
 func Of(t cache.TypeURL) (Service, bool) {

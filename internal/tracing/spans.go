@@ -198,10 +198,7 @@ func (t *Tracer) clip(s string) string {
 
 // typeName is what people call a type.
 func typeName(t cache.TypeURL) string {
-	if short := t.Short(); short != cache.OtherShort {
-		return short
-	}
-	return string(t)
+	return t.Name()
 }
 
 // lateNack is a rejection that came when its update was over.

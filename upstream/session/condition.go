@@ -72,8 +72,8 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if !l.answered && !c.hub.On(lane).Heard() {
 		return Waiting
 	}
-	if lane.Wildcard && !c.hub.Of(lane.Type).Synced() {
-		return Waiting // clients wait until the set is complete (RECON-16)
+	if lane.Wildcard && !c.hub.Of(lane.Type).Served() {
+		return Waiting // all clients wait for the set (RECON-16)
 	}
 	return UpToDate
 }

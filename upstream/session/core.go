@@ -203,7 +203,7 @@ func (c *Core) tickLane(s *slot, l *laneState, now time.Time) (over bool) {
 		c.reopen(s, l, now)
 		return true
 	}
-	if early && !complete {
+	if early && !c.resorting() { // the last resort fills gaps, and says itself when a set is whole
 		c.emit(Early{l.lane})
 	}
 	if !complete {

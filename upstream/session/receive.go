@@ -131,7 +131,7 @@ func (c *Core) bodyless(used *typeState, l *laneState, d *Response) {
 	for _, r := range d.Bodyless {
 		name, _ := cache.NameOf(r)
 		switch {
-		case d.TypeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
+		case d.TypeURL.V3() != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
 			d.Update.Heartbeats = append(d.Update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
 			d.Update.Kept = append(d.Update.Kept, name)
 		case len(r.GetAliases()) > 0:

@@ -465,6 +465,13 @@ func (v *conversation) note(e *envelope, now time.Time) {
 	}
 }
 
+// streams reports whether the client has a stream.
+func (c *client) streams() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
 // behind says what the client lacks of a target, or "".
 func (c *client) behind(target map[key]state) string {
 	c.mu.Lock()

@@ -205,10 +205,14 @@ func (f *fleet) reach(clients []*client, target map[key]state) time.Duration {
 	})
 }
 
-// Lost counts the clients whose state is not the world's. The world stands still.
+// Lost counts the clients whose state is not the world's. The world stands still. A client between two streams, as one
+// is whose connection has reached its age, is waited for.
 func (f *fleet) Lost() (lost int) {
 	target := f.history.target()
 	for _, c := range f.attentive() {
+		if !c.streams() {
+			f.reach([]*client{c}, target)
+		}
 		if why := c.behind(target); why != "" {
 			lost++
 			f.mu.Lock()

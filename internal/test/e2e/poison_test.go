@@ -87,6 +87,10 @@ func TestPoisonType(t *testing.T) {
 			mains = cp.openedAs("main")
 
 			p.Close()
+			eventually(t, patience, func() error {
+				return is("ends of its stream in the log", len(r.log.Lines("client stream ended", "node_id=poison")), 1)
+			})
+			wait(quiet) // an attempt for it may be on its way
 			eventually(t, patience, func() error { return is("streams upstream", cp.Open(), 1) })
 			opened := cp.Opened()
 			throughout(t, calm, func() error {

@@ -56,7 +56,7 @@ func (r Resource) Body(typeURL string) (*anypb.Any, error) {
 
 // newBody puts the label where it does no harm: a valid message of that type, in a field no relay reads. Nil for a type of the tests' own.
 func newBody(typeURL, name, label string) proto.Message {
-	switch ShortName(typeURL) {
+	switch ShortName(current(typeURL)) { // fields have the numbers that they had in v2
 	case "LDS":
 		return &listenerv3.Listener{Name: name, StatPrefix: label}
 	case "CDS":
@@ -98,7 +98,7 @@ func (r *Resource) readBody(body *anypb.Any) bool {
 		}
 		return i >= 0
 	}
-	m, err := body.UnmarshalNew()
+	m, err := (&anypb.Any{TypeUrl: current(body.GetTypeUrl()), Value: body.GetValue()}).UnmarshalNew()
 	if err != nil {
 		return false
 	}

@@ -115,7 +115,7 @@ func (c *Client) open(cmd Command) error {
 		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
 	}
 	dialogue := NewDialogue(c.actor, cmd, c.transcript)
-	path := method(cmd.TypeURL, dialogue.SotW)
+	path := method(cmd.TypeURL, dialogue.SotW, dialogue.V2)
 	if path == "" {
 		return fmt.Errorf("there is no %s method for %s", cmd.Variant, ShortName(cmd.TypeURL))
 	}

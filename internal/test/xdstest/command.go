@@ -33,6 +33,9 @@ type ResourceError struct {
 
 func (e ResourceError) String() string { return "!" + quote(e.Name) + "=" + e.Status.join("") }
 
+// V2 reports whether an open or fetch is one of the v2 transport.
+func (c Command) V2() bool { return c.Options["transport"] == "v2" }
+
 // grammar says which words a verb takes, in the order they stand in.
 type grammar struct {
 	typed   bool     // a type comes first
@@ -52,12 +55,12 @@ var (
 		"wake":    {},
 	}
 	clientVerbs = map[string]grammar{
-		"open":       {words: "variant", options: []string{"nonode", "header", "via", "from"}, node: true},
+		"open":       {words: "variant", options: []string{"nonode", "header", "via", "from", "transport"}, node: true},
 		"sub":        {typed: true, words: "±names", options: []string{"init", "nonce", "err", "loc"}, node: true},
 		"req":        {typed: true, words: "names", options: []string{"nonce", "version", "err", "loc"}, node: true},
 		"ack":        {typed: true, options: []string{"nonce"}, node: true},
 		"nack":       {typed: true, words: "message", options: []string{"nonce"}, node: true},
-		"fetch":      {typed: true, words: "names", options: []string{"version", "nonode", "from"}, node: true},
+		"fetch":      {typed: true, words: "names", options: []string{"version", "nonode", "from", "transport"}, node: true},
 		"close":      {},
 		"garbage":    {},
 		"empty-type": {words: "names"},

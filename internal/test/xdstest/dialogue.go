@@ -16,6 +16,7 @@ import (
 // every response; what Hear returns as an error is a fault of the relay that no transcript has to mention.
 type Dialogue struct {
 	SotW     bool
+	V2       bool         // the transport is that of the v2 API
 	Node     *corev3.Node // sent with the first request; nil sends none
 	Show     []string     // fields of a response to print: nonce, version, id
 	Versions bool         // print versions as they are instead of checking them against Fingerprint
@@ -37,7 +38,7 @@ type topic struct {
 
 // NewDialogue starts the dialogue that an open command describes. The node's id is the actor's name unless it says otherwise.
 func NewDialogue(actor string, open Command, t *Transcript) *Dialogue {
-	d := &Dialogue{SotW: open.Variant == "sotw"}
+	d := &Dialogue{SotW: open.Variant == "sotw", V2: open.V2()}
 	if t != nil {
 		d.Show, d.Versions = t.Show, slices.ContainsFunc(t.Config, func(kv string) bool { return strings.HasSuffix(kv, "version_identity=upstream") })
 	}
@@ -208,6 +209,10 @@ func (d *Dialogue) Hear(m proto.Message) (text string, fault error) {
 			blame(fmt.Errorf("version_info is empty (DOWN-SOTW-11)"))
 		}
 		d.topic(typeURL).version = version
+	}
+	limited := slices.ContainsFunc(resources, func(r Resource) bool { return r.TTL != 0 })
+	if newer := limited || len(errors) > 0; newer && d.V2 {
+		blame(fmt.Errorf("a v2 client is sent TTLs or errors (V2-3)"))
 	}
 	blame(d.checkNonce(nonce))
 	blame(checkOnce(resources, removed))

@@ -11,7 +11,7 @@ import (
 
 // fetch makes a unary call, and hears the answer when it comes.
 func (c *Client) fetch(cmd Command) error {
-	path := strings.Replace(method(cmd.TypeURL, true), "/Stream", "/Fetch", 1)
+	path := strings.Replace(method(cmd.TypeURL, true, cmd.V2()), "/Stream", "/Fetch", 1)
 	if cmd.TypeURL == "" || path == "" {
 		return fmt.Errorf("there is no Fetch method for %s", ShortName(cmd.TypeURL))
 	}

@@ -53,7 +53,7 @@ func (f *forwarder) forward(_ any, down grpc.ServerStream) error {
 		ctx = metadata.AppendToOutgoingContext(ctx, StreamKindHeader, md.Get("kind")[0])
 	}
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	up, err := f.conn.NewStream(ctx, desc, method("", sotw))
+	up, err := f.conn.NewStream(ctx, desc, method("", sotw, false))
 	if err != nil {
 		return err
 	}

@@ -23,29 +23,42 @@ var downstreamRules = slices.Concat(
 	numbered("DOWN-SOTW", 1, 15),
 	numbered("TRANSLATE", 1, 14),
 	numbered("WILD", 1, 16),
-	numbered("NAME", 1, 9), numbered("NAME", 11, 11),
+	numbered("NAME", 1, 9), numbered("NAME", 11, 11), numbered("NAME", 14, 14), numbered("NAME", 18, 18),
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
-	numbered("ORDER", 1, 8), numbered("ORDER", 11, 13),
+	numbered("ORDER", 1, 8), numbered("ORDER", 10, 13),
 	numbered("NODE", 1, 17),
 	numbered("REST", 10, 10),
-	numbered("CSDS", 1, 6),
+	numbered("CSDS", 1, 7),
+	numbered("LRS", 1, 3), numbered("LRS", 9, 9),
+	numbered("V2", 1, 4),
 )
+
+const through = "transcripts have no words for services that go through; internal/relay"
 
 // downstreamReasons are why a rule has no transcript, or not all of it, and what
 // shows it instead.
 var downstreamReasons = map[string]string{
 	"TRANSLATE-13": "transcripts have no word for canary, which upstream.TestDecodeSotW sees dropped; " +
 		"that none leaves is part of downstream.TestFrameIsTheMessage, which compares whole messages",
-	"WILD-14": "does not arise: WILD-13's two streams are always used (upstream/session/plan.go), so membership needs no guess",
-	"NACK-9":  "a log and counters are no words between peers; TestOnlyTheLogTells",
-	"NODE-16": "transcripts have no certificates; downstream.TestStreamsEndWithTheirCertificate",
-	"CSDS-1":  "transcripts have no words for what tools ask: TestGRPCDebug of cmd/xds-relay; TestTools and TestCSDSIsOff of internal/admin, csds.TestJSON",
-	"CSDS-2":  "as CSDS-1; csds.TestOwnView",
-	"CSDS-3":  "as CSDS-1; csds.TestOwnView and csds.TestWhichGroup, TestNACKsOfTheRelay of internal/relay",
-	"CSDS-4":  "as CSDS-1; csds.TestClientViews and csds.TestMatchers, TestClientsInCSDS of internal/relay",
-	"CSDS-5":  "as CSDS-1; csds.TestBodies and csds.TestBodiesOnRequest, TestCSDSShowsNoSecret of internal/test/authz",
-	"CSDS-6":  "what is read at one instant is in no message; csds.TestLargeAnswers, csds.TestCallsAreBounded and csds.TestWrongMatchers for the bounds",
-	"NODE-5":  "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
+	"WILD-14":  "does not arise: WILD-13's two streams are always used (upstream/session/plan.go), so membership needs no guess",
+	"NACK-9":   "a log and counters are no words between peers; TestOnlyTheLogTells",
+	"NODE-16":  "transcripts have no certificates; downstream.TestStreamsEndWithTheirCertificate",
+	"CSDS-1":   "transcripts have no words for what tools ask: TestGRPCDebug of cmd/xds-relay; TestTools and TestCSDSIsOff of internal/admin, csds.TestJSON",
+	"CSDS-2":   "as CSDS-1; csds.TestOwnView",
+	"CSDS-3":   "as CSDS-1; csds.TestOwnView and csds.TestWhichGroup, TestNACKsOfTheRelay of internal/relay",
+	"CSDS-4":   "as CSDS-1; csds.TestClientViews and csds.TestMatchers, TestClientsInCSDS of internal/relay",
+	"CSDS-5":   "as CSDS-1; csds.TestBodies and csds.TestBodiesOnRequest, TestCSDSShowsNoSecret of internal/test/authz",
+	"CSDS-6":   "what is read at one instant is in no message; csds.TestLargeAnswers, csds.TestCallsAreBounded and csds.TestWrongMatchers for the bounds",
+	"CSDS-7":   "as CSDS-1; fanout.TestClientStates, and TestWhoIsLate of internal/admin for the metric",
+	"LRS-1":    through + "; TestServicesAreListed and TestOwnServicesGoNowhere",
+	"LRS-2":    through + "; TestCallGoesThrough, TestCallIsCancelled and TestCallsFollowTheControlPlane",
+	"LRS-3":    through + "; TestCallsAndDiscoveryAreApart and TestControlPlaneReadsNoReports",
+	"LRS-9":    through + "; TestRulesForCalls and TestCallClaimsAnIdentity",
+	"NAME-14":  "what is in a collection is no part of a name",
+	"ORDER-10": "there is no claim to find wrong",
+	"V2-1":     "transcripts for methods and messages; service.TestV2, downstream.TestRequestsOfV2 and FuzzV2Requests against the messages of v2, e2e.TestV2 with a client made of them",
+	"V2-2":     "transcripts have no words for bytes that a type does not know; e2e.TestV2",
+	"NODE-5":   "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }
 
 // numbered are the rules of a section from one number to another.

@@ -34,7 +34,7 @@ var upstreamRules = slices.Concat(
 	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 16),
 	numbered("TTL", 1, 13),
-	numbered("VALID", 1, 6), numbered("VALID", 8, 13),
+	numbered("VALID", 1, 13),
 	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 42),
 )
 
@@ -51,11 +51,12 @@ var upstreamReasons = map[string]string{
 	"UP-27": "a transcript has one list of control planes; relay.TestByType and its like, e2e/envoy.TestByType",
 	"UP-13": "keepalive and TCP_USER_TIMEOUT are options of real sockets, and a transcript has none; " +
 		"upstream.TestDeadPeersAreNoticed reads them back",
-	"RECON-5": "version_identity: upstream is a MAY, and not built: a client always gets fingerprints",
 	"ERR-13":  "a message above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
 	"ERR-14":  "a transcript ends when its relay does; TestShutdownIsSpread and TestReadiness",
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
 	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
+	"RECON-5": "a client always gets fingerprints",
+	"VALID-7": "bytes that are shared are the same bytes; downstream.TestBytesAreShared, downstream.TestGzipOnceForAll and downstream.TestGzipIsTheSame",
 	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream/session and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
 	"VALID-10": "transcripts for groups, and what needs many connections or a clock of its own: " +
 		"downstream.TestStreamsAreShared, TestNamesAreShared and TestConnectionsAreShared",

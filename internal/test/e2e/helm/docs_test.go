@@ -187,7 +187,7 @@ func TestKustomization(t *testing.T) {
 	found := objects(t, string(text))
 	for name, has := range map[string]string{
 		"ConfigMap xds-relay":  "relay.yaml: its own",
-		"Deployment xds-relay": "image: ghcr.io/xds-relay/xds-relay:0.1.0",
+		"Deployment xds-relay": "image: ghcr.io/xds-relay/xds-relay:v0.1.0",
 	} {
 		if !strings.Contains(found[name], has) {
 			t.Errorf("%s is %s\nwant %s", name, found[name], has)

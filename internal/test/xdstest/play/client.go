@@ -110,7 +110,7 @@ func (c *client) open(p *player, cmd xdstest.Command) {
 	c.evicted = nil
 	c.peer.End = func(e *session.End) { c.evicted = e }
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
-	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
+	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL), V2: cmd.V2()}
 	c.knows, c.kind = known{}, kind.Type
 	c.session = session.New(&p.session, kind, c.peer, p, p.deliveries, func() {})
 }
