@@ -109,8 +109,8 @@ func (v *validator) overREST(e *Entry) {
 	}
 }
 
-// rest checks upstream.rest.
-func (v *validator) rest() {
+// restSettings checks upstream.rest.
+func (v *validator) restSettings() {
 	r := &v.c.Upstream.REST
 	const least, longest = 100 * time.Millisecond, 5 * time.Minute
 	if r.Poll < least {

@@ -128,7 +128,7 @@ func (v *validator) upstream() {
 	v.typeNames("upstream.types", u.Types)
 	v.typeNames("upstream.prefetch_except", u.PrefetchExcept)
 	v.positive("upstream.files.max_bytes", int64(u.Files.MaxBytes))
-	v.rest()
+	v.restSettings()
 }
 
 // controlPlanes checks the address and the fallbacks of each source alike.

@@ -25,8 +25,8 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, m.Message)
 }
 
-// weigh refuses a text that is deeper than that, or whose values would take more memory than limit. It reads it once, allocates
-// nothing, and does not care whether it is JSON otherwise.
+// weigh refuses a text that is deeper than deepest, or whose values would take more memory than limit. It reads it once,
+// allocates nothing, and does not care whether it is JSON otherwise.
 func weigh(text []byte, deepest, limit int) *Mistake {
 	depth, weight, line, start := 0, 0, 1, 0
 	at := func(i int, tooLarge bool, format string, args ...any) *Mistake {
