@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -24,7 +25,7 @@ func AppendRequest(b []byte, req *discovery.DiscoveryRequest) ([]byte, error) {
 }
 
 // ReadResponse reads a response. Nothing in it is left out: a message of an unknown type, or with an unknown field, is a
-// mistake, since what the relay passes on would lack it (REST-12). limit bounds the text.
+// mistake, since what the relay passes on would lack it (REST-16). limit bounds the text.
 func ReadResponse(text []byte, limit int, messages *readable.Set) (*discovery.DiscoveryResponse, *Mistake) {
 	if len(text) > limit {
 		return nil, &Mistake{TooLarge: true, Message: fmt.Sprintf("is larger than %d bytes", limit)}
@@ -37,10 +38,20 @@ func ReadResponse(text []byte, limit int, messages *readable.Set) (*discovery.Di
 	if err == nil {
 		return resp, nil
 	}
-	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) == 0 || start[0] != '{' || !json.Valid(text) {
-		m := misread(err)
-		m.Message = "is no JSON object: " + m.Message
-		return nil, m
+	m := misread(err)
+	if m.Message = harmless.FindString(m.Message); m.Message == "" {
+		m.Message = "cannot be read"
 	}
-	return nil, misread(err)
+	if !IsObject(text) || !json.Valid(text) {
+		m.Message = "is no JSON object: " + m.Message
+	}
+	return nil, m
+}
+
+// harmless is what protojson says of a mistake, as far as it quotes names alone: a value may be a secret.
+var harmless = regexp.MustCompile(`^(unable to resolve|unknown field|duplicate|error parsing|missing|exceeded) .*|^(invalid|unexpected) [\w.-]+( for \w+ (field \w+|key))?`)
+
+// IsObject reports whether a text begins as an object does.
+func IsObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
 }

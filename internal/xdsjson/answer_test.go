@@ -15,6 +15,11 @@ import (
 
 const aCluster = `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a", "connect_timeout": "1s"}`
 
+// key is a response with a secret whose private key is this.
+func key(text string) string {
+	return `{"resources": [{"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "tls_certificate": {"private_key": ` + text + `}}]}`
+}
+
 func messages(t testing.TB) *readable.Set {
 	t.Helper()
 	set, err := readable.Load()
@@ -42,7 +47,7 @@ func TestReadResponse(t *testing.T) {
 	}
 }
 
-// TestBadResponse: whatever is wrong refuses the whole, and says where (REST-12).
+// TestBadResponse: whatever is wrong refuses the whole, and says where, and no value (REST-16).
 func TestBadResponse(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                   "is no JSON object",
@@ -56,10 +61,15 @@ func TestBadResponse(t *testing.T) {
 		`{"resources": [{"@type": "type.googleapis.com/google.protobuf.Struct", "value": ` + strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200) + `}]}`: "are more than 100 deep",
 		`{"x": "` + strings.Repeat("x", limit) + `"}`:             "is larger than 16384 bytes",
 		`{"resources": [` + strings.Repeat("1,", limit/3) + `1]}`: "of memory",
-		`{"version_info": 3}`:                                     "line 1, column 18",
+		`{"version_info": 3}`:                                     "line 1, column 18: invalid value for string field versionInfo",
+		key(`{"inline_bytes": "-----BEGIN canary!"}`):             "invalid value for bytes field inlineBytes",
+		key(`"canary"`):                     "unexpected token",
+		key(`{"inline_string": canary}`):    "is no JSON object: invalid value",
+		key(`{"inline_string": "\canary"}`): "is no JSON object: invalid escape",
+		`{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "connect_timeout": "canary"}]}`: "invalid google.protobuf.Duration",
 	} {
 		resp, m := ReadResponse([]byte(text), limit, messages(t))
-		if m == nil || !strings.Contains(m.Error(), says) {
+		if m == nil || !strings.Contains(m.Error(), says) || strings.Contains(m.Error(), "canary") {
 			t.Errorf("%.150q is read as %.100v, %v; want %q", text, resp, m, says)
 		}
 	}

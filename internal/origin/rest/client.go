@@ -79,7 +79,8 @@ func (c *client) ask(ctx context.Context, q *question) (answer, *session.End) {
 	case resp.StatusCode == http.StatusNotModified && q.version != "":
 		return answer{}, nil
 	case resp.StatusCode != http.StatusOK:
-		return answer{}, refusal(url, resp, headers)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, mostQuoted)) // as much as there is
+		return answer{}, refusal(url, resp, text, headers)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(c.o.MaxBytes)+1))
 	switch {
@@ -87,6 +88,8 @@ func (c *client) ask(ctx context.Context, q *question) (answer, *session.End) {
 		return answer{}, unreachable("POST %s: the answer breaks off: %v", url, c.why(ctx, q, err))
 	case len(body) > c.o.MaxBytes:
 		return answer{}, refused("POST %s: the answer is larger than upstream.max_receive_bytes (%d bytes)", url, c.o.MaxBytes)
+	case !xdsjson.IsObject(body) && !bytes.HasPrefix(body, []byte("[")): // that may hold secrets
+		return answer{}, refusal(url, resp, body[:min(len(body), mostQuoted)], headers)
 	}
 	return answer{body}, nil
 }
@@ -132,15 +135,16 @@ func (c *client) why(ctx context.Context, q *question, err error) error {
 	return err
 }
 
-// refusal is what an answer means that is neither a 200 nor a 304 that was asked for (REST-13).
-func refusal(url string, resp *http.Response, headers []header.Header) *session.End {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, mostQuoted)) // as much as there is
+// refusal is what an answer means that is neither a 304 that was asked for nor a 200 with something like JSON (REST-13).
+func refusal(url string, resp *http.Response, text []byte, headers []header.Header) *session.End {
 	said := header.Hide(strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "?")), " "), headers)
 	if len(said) > quoted {
 		said = strings.ToValidUTF8(said[:quoted], "") + "…"
 	}
 	why := resp.Status
 	switch {
+	case resp.StatusCode == http.StatusOK:
+		why += ", and is no JSON object"
 	case resp.StatusCode == http.StatusNotModified:
 		why += ", though it was shown no version"
 	case resp.Header.Get("Location") != "":

@@ -18,7 +18,7 @@ type decoded struct {
 	resources map[string]*cache.Resource
 }
 
-// decode reads the body of a 200. One mistake refuses it all (REST-12).
+// decode reads the body of a 200. One mistake refuses it all (REST-16).
 func (o *Options) decode(t cache.TypeURL, body []byte) (*decoded, error) {
 	resp, m := xdsjson.ReadResponse(body, o.MaxBytes, o.Messages)
 	switch {

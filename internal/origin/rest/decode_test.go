@@ -22,7 +22,7 @@ func response(resources ...string) string {
 	return `{"version_info": "1", "resources": [` + strings.Join(resources, ",") + `]}`
 }
 
-// TestDecode: an answer is taken whole, or not at all (REST-12).
+// TestDecode: an answer is taken whole, or not at all (REST-16).
 func TestDecode(t *testing.T) {
 	o := optionsFor(t, "")
 	for text, says := range map[string]string{
