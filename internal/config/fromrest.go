@@ -22,7 +22,8 @@ type RESTUpstream struct {
 
 	// Wait is how much longer the control plane may put off its answer until something
 	// changes, in whole seconds up to 5m: it is asked to by Prefer: wait=N. When
-	// it has waited in vain, it is asked again at once. 0 is not at all (REST-14).
+	// it has waited in vain, it is asked again at once. Half of max_connections may wait at
+	// a time; beyond, it is polled. 0 is not at all (REST-14).
 	// Default: 0s.
 	Wait time.Duration `yaml:"wait"`
 
@@ -34,7 +35,7 @@ type RESTUpstream struct {
 
 	// Descriptors are files with types that Envoy's API does not have, as protoc
 	// --include_imports --descriptor_set_out makes them. An answer with a type or field
-	// that is not known is refused (REST-12).
+	// that is not known is refused (REST-16).
 	// Default: [].
 	Descriptors []string `yaml:"descriptors"`
 }

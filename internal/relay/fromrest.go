@@ -30,7 +30,7 @@ func FromREST(c *config.Config, e config.Fallback) (rest.Options, error) {
 	url, _ := config.RESTURL(e.Address)
 	return rest.Options{
 		Options: origin.Options{Name: e.Address, Session: DownstreamConfig(c)},
-		URL:     url, Headers: OwnHeaders(e), Poll: u.Poll, Timeout: u.Timeout, Wait: u.Wait, Remove: u.Absent == config.AbsentRemove,
+		URL:     url, Headers: OwnHeaders(e), Poll: u.Poll, Timeout: u.Timeout, Wait: u.Wait, Waits: c.Upstream.MaxConnections / 2, Remove: u.Absent == config.AbsentRemove,
 		MaxBytes: int(c.Upstream.MaxReceiveBytes), Messages: messages, Fingerprint: fingerprint,
 	}, nil
 }

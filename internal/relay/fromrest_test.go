@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -215,6 +216,19 @@ func (c *client) ask(t cache.TypeURL, names ...string) {
 	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(t), ResourceNamesSubscribe: names})
 }
 
+// openNamed opens a stream that subscribes to names alone.
+func (w *restWorld) openNamed(node string, t cache.TypeURL, names ...string) *client {
+	w.t.Helper()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.dial()).DeltaAggregatedResources(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &client{stream: stream, versions: make(map[string]string), errors: make(map[string]int32)}
+	c.send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: string(t), ResourceNamesSubscribe: names})
+	w.clients.Go(c.listen)
+	return c
+}
+
 func (w *restWorld) wants(c *client, names ...string) {
 	w.t.Helper()
 	synctest.Wait()
@@ -318,7 +332,7 @@ func TestFromREST_Failure(t *testing.T) {
 		"404":         {404, "", `{"detail": "No resources found"}`, `404 Not Found: {"detail": "No resources found"}`},
 		"401":         {401, "", "who are you?", "401 Unauthorized: who are you?"},
 		"a redirect":  {302, "http://elsewhere.example/", "", `302 Found, to "http://elsewhere.example/"; redirects are not followed`},
-		"HTML":        {200, "", "<html>hello</html>", "line 1, column 1: is no JSON object"},
+		"HTML":        {200, "", "<html>hello</html>", "200 OK, and is no JSON object: <html>hello</html>"},
 		"a bad type":  {200, "", `{"resources": [{"@type": "made.Up"}]}`, `unable to resolve "made.Up"`},
 		"another one": {200, "", `{"resources": [{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "r"}]}`, `resources[0] is of type "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"`},
 		"no JSON":     {200, "", `{"resources": [`, "is no JSON object"},
@@ -471,6 +485,50 @@ func TestFromREST_Wait(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFromREST_WaitBeside: an answer that is put off holds up nothing: not the names beside the wildcard of the same type,
+// nor other groups, however many connections there are (REST-14).
+func TestFromREST_WaitBeside(t *testing.T) {
+	inRESTWorld(t, []string{"upstream.rest.wait=30s", "groups.key=[id]", "upstream.max_connections=4"}, func(w *restWorld) {
+		w.plane.changed = make(chan struct{})
+		w.plane.set(cache.Cluster, "a@1", "b@1")
+		w.plane.set(cache.Endpoint, "x@100")
+		var all []*client
+		for i := range 20 {
+			all = append(all, w.open(w.dial(), fmt.Sprint("c", i), false))
+		}
+		for _, c := range all {
+			w.wants(c, "a", "b")
+		}
+		time.Sleep(10 * time.Second) // what waits does so
+		began := time.Now()
+		named := w.openNamed("c0", cache.Cluster, "a")
+		w.wants(named, "a")
+		for _, c := range all {
+			c.ask(cache.Endpoint, "x")
+			w.wants(c, "a", "b", "x")
+		}
+		if since := time.Since(began); since > 0 {
+			t.Errorf("it took %v", since)
+		}
+		time.Sleep(5 * time.Minute)
+		w.plane.set(cache.Cluster, "b@1")
+		time.Sleep(6 * time.Second)
+		for _, c := range all {
+			w.wants(c, "b", "x")
+		}
+		if n := w.seen.ended; len(n) > 0 {
+			t.Errorf("streams ended: %v", n)
+		}
+		for _, state := range w.relay.Upstream() {
+			for _, e := range state.Entries {
+				if e.Error != "" {
+					t.Errorf("it fails: %s", e.Error)
+				}
+			}
+		}
+	})
 }
 
 // TestFromREST_OneAtATime: while a type is asked for, it is not asked for again (REST-11).

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -25,7 +26,9 @@ type memory struct {
 // seen are the resources of a type that the control plane has shown. Whoever has the turn may ask for the type, and read
 // and write the rest.
 type seen struct {
-	turn  chan struct{}
+	turn  slots
+	queue atomic.Int32                 // who waits for the turn
+	knock chan struct{}                // one slot: somebody has begun to
 	lanes map[bool]map[string]sighting // by wildcard
 }
 
@@ -40,10 +43,16 @@ func (m *memory) take(ctx context.Context, t cache.TypeURL) (*seen, bool) {
 	m.mu.Lock()
 	s := m.types[t]
 	if s == nil {
-		s = &seen{turn: make(chan struct{}, 1), lanes: map[bool]map[string]sighting{false: {}, true: {}}}
+		s = &seen{turn: make(slots, 1), knock: make(chan struct{}, 1), lanes: map[bool]map[string]sighting{false: {}, true: {}}}
 		m.types[t] = s
 	}
 	m.mu.Unlock()
+	if s.turn.take() {
+		return s, true
+	}
+	s.queue.Add(1)
+	defer s.queue.Add(-1)
+	poke(s.knock)
 	select {
 	case s.turn <- struct{}{}:
 		return s, true
@@ -52,8 +61,28 @@ func (m *memory) take(ctx context.Context, t cache.TypeURL) (*seen, bool) {
 	}
 }
 
-// give ends the turn.
-func (s *seen) give() { <-s.turn }
+// sought reports whether somebody else waits for the turn. Who begins to afterwards knocks.
+func (s *seen) sought() bool {
+	select {
+	case <-s.knock:
+	default:
+	}
+	return s.queue.Load() > 0
+}
+
+// slots are as many as it has room for.
+type slots chan struct{}
+
+func (s slots) take() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s slots) give() { <-s }
 
 // forget drops what nobody has asked for of late.
 func (s *seen) forget(wildcard bool, now time.Time) {

@@ -6,56 +6,41 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// poller asks for one type of a stream.
+// poller asks for one lane of a stream.
 type poller struct {
 	stream *stream
-	typ    cache.TypeURL
-	wake   chan struct{} // one slot: something is wanted that was not before
+	lane   fanout.Lane
+	wake   chan struct{} // one slot: see news
+	news   atomic.Bool   // something is wanted that was not before, or was given up in between
 
-	mu   sync.Mutex
-	news map[bool]bool // by wildcard: something is wanted that was not before, or was given up in between
-
-	lanes map[bool]*asked // by wildcard; run's own
+	last *asked // run's own; nil: what was answered does not count any more
 }
 
-// wants has the poller ask for a lane at once, and for all of it.
-func (p *poller) wants(lane fanout.Lane) {
-	p.mu.Lock()
-	p.news[lane.Wildcard] = true
-	p.mu.Unlock()
-	poke(p.wake)
-}
-
-// renews reports whether what was answered last on a lane does not count any more.
-func (p *poller) renews(wildcard bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer delete(p.news, wildcard)
-	return p.news[wildcard]
-}
-
-// asked is what was answered last on a lane.
+// asked is what was answered last.
 type asked struct {
 	names   []string
 	version string
 	sum     [sha256.Size]byte // of the body
 }
 
-// errNews ends a request whose answer is put off.
-var errNews = errors.New("something else is wanted")
+// wants has the poller ask at once, and for all of its lane.
+func (p *poller) wants() {
+	p.news.Store(true)
+	poke(p.wake)
+}
 
 // run asks at once for what is new, and then again and again.
 func (p *poller) run() {
 	for {
 		var again <-chan time.Time
-		if after, polls := p.round(); polls {
+		if after, polls := p.poll(); polls {
 			again = time.After(after)
 		}
 		select {
@@ -67,104 +52,94 @@ func (p *poller) run() {
 	}
 }
 
-// round asks for what is wanted of the type, by name and by the wildcard. It returns when to do so again; false: nothing
-// is wanted, or the stream has ended.
-func (p *poller) round() (after time.Duration, polls bool) {
-	o := p.stream.source.o
-	seen, ok := p.stream.memory.take(p.stream.ctx, p.typ)
+// poll asks for what is wanted, and gives the answer to the Hub. It returns when to do so again; false: nothing is wanted,
+// or the stream has ended.
+func (p *poller) poll() (after time.Duration, polls bool) {
+	st, o := p.stream, p.stream.source.o
+	seen, ok := st.memory.take(st.ctx, p.lane.Type)
 	if !ok {
 		return 0, false
 	}
-	defer seen.give()
-	var wanted []fanout.Lane
-	for _, wildcard := range []bool{true, false} {
-		lane := fanout.Lane{Type: p.typ, Wildcard: wildcard}
-		if len(p.stream.hub.On(lane).Names()) > 0 {
-			wanted = append(wanted, lane)
-		} else {
-			delete(p.lanes, wildcard)
-		}
+	defer seen.turn.give()
+	if p.news.Swap(false) {
+		p.last = nil
 	}
-	after = time.Duration(float64(o.Poll) * (0.9 + 0.2*o.Random()))
-	for _, lane := range wanted {
-		wait := o.Wait
-		if len(wanted) > 1 {
-			wait = 0 // the other one would wait as long
-		}
-		began := time.Now()
-		waited, ok := p.ask(lane, wait, seen)
-		if !ok {
-			return 0, false
-		}
-		if waited && time.Since(began) >= wait/2 {
-			after = 0 // it was the control plane that waited
-		}
+	names := st.hub.On(p.lane).Names()
+	if len(names) == 0 {
+		p.last = nil
+		return 0, false
 	}
-	return after, len(wanted) > 0
-}
-
-// ask asks for what is wanted on a lane, and gives the answer to the Hub. waited: the answer might be put off, and says
-// that nothing has changed; false: the stream has ended.
-func (p *poller) ask(lane fanout.Lane, wait time.Duration, seen *seen) (waited, ok bool) {
-	st := p.stream
-	if p.renews(lane.Wildcard) {
-		delete(p.lanes, lane.Wildcard)
+	st.hub.On(p.lane).Asked(names)
+	if p.last != nil && !slices.Equal(p.last.names, names) {
+		p.last = nil
 	}
-	names := st.hub.On(lane).Names()
-	st.hub.On(lane).Asked(names)
-	q := &question{typ: p.typ, node: st.node, headers: st.headers}
-	if !lane.Wildcard {
-		q.names = names
-	}
-	before := p.lanes[lane.Wildcard]
-	if before != nil && slices.Equal(before.names, names) {
-		q.version, q.wait = before.version, wait
-	} else {
-		before = nil
-	}
-	if q.version == "" {
-		q.wait = 0
-	}
-	ctx, done := p.untilNews(q)
+	q := p.question(names)
+	began := time.Now()
+	ctx, done := p.untilNews(q, seen)
 	a, failure := st.source.client.ask(ctx, q)
 	done()
+	after = time.Duration(float64(o.Poll) * (0.9 + 0.2*o.Random()))
 	switch {
 	case st.ctx.Err() != nil:
-		return false, false
+		return 0, false
 	case errors.Is(context.Cause(ctx), errNews):
-		return false, true
+		return after, true
 	case failure != nil:
 		st.fails(failure)
-		return false, false
+		return 0, false
 	}
 	now := time.Now()
 	sum := sha256.Sum256(a.body)
-	if a.body == nil || before != nil && before.sum == sum {
-		seen.touch(lane.Wildcard, names, now)
-		return q.wait > 0, true
+	if a.body == nil || p.last != nil && p.last.sum == sum {
+		seen.touch(p.lane.Wildcard, names, now)
+		if q.wait > 0 && now.Sub(began) >= q.wait/2 {
+			after = 0 // it was the control plane that waited
+		}
+		return after, true
 	}
-	d, err := st.source.o.decode(p.typ, a.body)
+	d, err := o.decode(p.lane.Type, a.body)
 	if err != nil {
-		st.fails(refused("POST %s: the answer %v", st.source.o.urlOf(p.typ), err))
-		return false, false
+		st.fails(refused("POST %s: the answer %v", o.urlOf(p.lane.Type), err))
+		return 0, false
 	}
-	p.lanes[lane.Wildcard] = &asked{names, d.version, sum}
-	st.hub.Apply(lane, st.source.o.update(lane, names, d.resources, seen, now))
-	return false, true
+	p.last = &asked{names, d.version, sum}
+	st.hub.Apply(p.lane, o.update(p.lane, names, d.resources, seen, now))
+	return after, true
 }
 
-// untilNews is how long a request may take: if its answer may be put off, until something else is wanted.
-func (p *poller) untilNews(q *question) (_ context.Context, done func()) {
-	if q.wait == 0 {
-		return p.stream.ctx, func() {}
+// question is the next request. If the control plane is shown what it answered last, it may put off its answer.
+func (p *poller) question(names []string) *question {
+	st := p.stream
+	q := &question{typ: p.lane.Type, node: st.node, headers: st.headers}
+	if !p.lane.Wildcard {
+		q.names = names
 	}
-	ctx, cancel := context.WithCancelCause(p.stream.ctx)
+	if p.last != nil && p.last.version != "" {
+		q.version, q.wait = p.last.version, st.source.o.Wait
+	}
+	return q
+}
+
+// errNews ends a request whose answer is put off.
+var errNews = errors.New("something else is wanted")
+
+// untilNews is how long a request may take: if its answer may be put off, until something else is wanted, also by another
+// poller of the type. It is not put off if that is so now, or if too few connections were left for others.
+func (p *poller) untilNews(q *question, seen *seen) (_ context.Context, done func()) {
+	st := p.stream
+	if q.wait == 0 || seen.sought() || !st.source.waits.take() {
+		q.wait = 0
+		return st.ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(st.ctx)
 	stop, over := make(chan struct{}), make(chan struct{})
-	p.stream.source.work.Go(func() {
+	st.source.work.Go(func() {
 		defer close(over)
 		select {
 		case <-p.wake:
 			poke(p.wake)
+			cancel(errNews)
+		case <-seen.knock:
 			cancel(errNews)
 		case <-stop:
 		}
@@ -173,6 +148,7 @@ func (p *poller) untilNews(q *question) (_ context.Context, done func()) {
 		close(stop)
 		<-over
 		cancel(nil)
+		st.source.waits.give()
 	}
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	// Poll is the time between two requests, Timeout how long one may take, and Wait how long the control plane may put off
 	// its answer until something changes; 0: it may not.
 	Poll, Timeout, Wait time.Duration
+	// Waits is how many answers may be put off at once; others are polled for.
+	Waits int
 	// Remove: what is not in an answer does not exist, also if it was seen before (REST-12).
 	Remove bool
 	// MaxBytes bounds an answer.
@@ -51,6 +53,7 @@ type Source struct {
 	ctx    context.Context //nolint:containedctx // all pollers end with it
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	waits  slots // taken while an answer may be put off
 
 	mu      sync.Mutex
 	streams map[any]*stream
@@ -62,7 +65,7 @@ func New(o Options) *Source {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
-	s := &Source{o: &o, client: newClient(&o), streams: make(map[any]*stream), groups: make(map[[sha256.Size]byte]*memory)}
+	s := &Source{o: &o, client: newClient(&o), waits: make(slots, o.Waits), streams: make(map[any]*stream), groups: make(map[[sha256.Size]byte]*memory)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.Server = origin.NewServer(o.Options, s)
 	s.Open()

@@ -27,14 +27,14 @@ type stream struct {
 	types   int           // that it has joined with; guarded by Source.mu
 	wake    chan struct{} // one slot
 
-	pollers map[cache.TypeURL]*poller // run's own
+	pollers map[fanout.Lane]*poller // run's own
 }
 
 func newStream(s *Source, m *memory, peer session.Peer, node *core.Node) *stream {
 	st := &stream{
 		source: s, memory: m, node: shown(node), headers: peer.Headers, end: peer.End,
 		hub:  fanout.NewHub(fanout.Config{Name: s.o.Name, Types: s.o.Session.Types}),
-		wake: make(chan struct{}, 1), pollers: make(map[cache.TypeURL]*poller),
+		wake: make(chan struct{}, 1), pollers: make(map[fanout.Lane]*poller),
 	}
 	st.ctx, st.cancel = context.WithCancel(s.ctx)
 	st.hub.SetIdentifier(s.o.Name)
@@ -42,7 +42,7 @@ func newStream(s *Source, m *memory, peer session.Peer, node *core.Node) *stream
 	return st
 }
 
-// takesTTLs is what a client says of itself that knows TTLs, which are refused here (REST-12).
+// takesTTLs is what a client says of itself that knows TTLs, which are refused here (REST-16).
 const takesTTLs = "xds.config.supports-resource-ttl"
 
 // shown is the node that the control plane sees.
@@ -80,17 +80,17 @@ func (st *stream) run() {
 		})
 		for lane, i := range wants {
 			if len(i.Want) > 0 {
-				st.poller(lane.Type).wants(lane)
+				st.poller(lane).wants()
 			}
 		}
 	}
 }
 
-func (st *stream) poller(t cache.TypeURL) *poller {
-	p := st.pollers[t]
+func (st *stream) poller(lane fanout.Lane) *poller {
+	p := st.pollers[lane]
 	if p == nil {
-		p = &poller{stream: st, typ: t, wake: make(chan struct{}, 1), news: make(map[bool]bool), lanes: make(map[bool]*asked)}
-		st.pollers[t] = p
+		p = &poller{stream: st, lane: lane, wake: make(chan struct{}, 1)}
+		st.pollers[lane] = p
 		st.source.work.Go(p.run)
 	}
 	return p
