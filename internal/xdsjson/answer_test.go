@@ -58,7 +58,7 @@ func TestBadResponse(t *testing.T) {
 		"{\n \"resources\": [{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"made_up\": 1}]}":                                         `line 2, column 81: unknown field "made_up"`,
 		`{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "typed_extension_protocol_options": {"x": {"@type": "made.Up"}}}]}`: `made.Up`,
 		`{"resources": [{"x": 1}]}`: "",
-		`{"resources": [{"@type": "type.googleapis.com/google.protobuf.Struct", "value": ` + strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200) + `}]}`: "are more than 100 deep",
+		`{"resources": [{"@type": "type.googleapis.com/google.protobuf.Struct", "value": ` + strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100) + `}]}`: "are more than 100 deep",
 		`{"x": "` + strings.Repeat("x", limit) + `"}`:             "is larger than 16384 bytes",
 		`{"resources": [` + strings.Repeat("1,", limit/3) + `1]}`: "of memory",
 		`{"version_info": 3}`:                                     "line 1, column 18: invalid value for string field versionInfo",
