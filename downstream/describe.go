@@ -14,7 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Client describes one stream for the admin endpoint.
+// Client describes one stream for the admin endpoint, or one client that polls, which has a number as streams have.
 type Client struct {
 	Stream   uint64               `json:"stream"`
 	Node     string               `json:"node"`
@@ -52,7 +52,7 @@ type Summary struct {
 	Names, MaxNames, MaxStreams int
 	// Pressed: memory is short, and new streams are refused.
 	Pressed bool
-	// Protocols counts by "delta" and "sotw".
+	// Protocols counts by "delta", "sotw" and "rest".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
 	Sync map[session.Sync]int
@@ -101,6 +101,7 @@ func (s *Server) Summary() Summary {
 			}
 		})
 	}
+	s.rest.pollers.summarize(&sum, now)
 	sum.Groups = slices.Collect(maps.Values(groups))
 	return sum
 }
@@ -110,6 +111,9 @@ func (s *Server) Client(id uint64) (c Client, ok bool) {
 	if st := s.find(id); st != nil {
 		return st.describe(), true
 	}
+	if p := s.rest.pollers.find(id); p != nil {
+		return s.rest.pollers.describe(p), true
+	}
 	return Client{}, false
 }
 
@@ -118,8 +122,9 @@ func (s *Server) Client(id uint64) (c Client, ok bool) {
 func (s *Server) ClientNames(id uint64, t cache.TypeURL, after string, most int) (names []session.ClientName, more bool) {
 	if st := s.find(id); st != nil {
 		st.with(func(of *session.Session) { names, more = of.Names(t, after, most) })
+		return names, more
 	}
-	return names, more
+	return s.rest.pollers.names(id, t, after, most)
 }
 
 // Holders returns which versions of a resource a group's clients have, those of most clients first.
@@ -225,6 +230,7 @@ func (st *stream) describe() Client {
 func (s *Server) Check() []string {
 	broken := append(s.senders.check(), s.names.check()...)
 	broken = append(broken, s.doors.check()...)
+	broken = append(broken, s.rest.pollers.check()...)
 	s.mu.Lock()
 	broken = append(broken, s.places.Check()...)
 	s.mu.Unlock()

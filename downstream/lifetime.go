@@ -92,12 +92,17 @@ func outlived(proof *x509.Certificate) *session.End {
 // drains is what carries the streams of a connection.
 type drains interface{ Drain(debugData string) }
 
+// ofConnection reports whether a reason is one of the connection, which has shown an old certificate or leads to a relay
+// that is drained: a client that came back on it would be refused again.
+func ofConnection(reason session.Reason) bool {
+	return reason == session.CertificateExpired || reason == session.Drained
+}
+
 // sendAway has gRPC tell the client of a stream or call to open its next streams on another connection (GOAWAY), if the
-// reason for its end is one of the connection. Otherwise it would come back on the connection that has shown the old
-// certificate, or that leads to a relay which is drained.
+// reason for its end is one of the connection.
 // gRPC does this by itself only for all connections, or by their age.
 func sendAway(ctx context.Context, end *session.End) {
-	if end.Reason != session.CertificateExpired && end.Reason != session.Drained {
+	if !ofConnection(end.Reason) {
 		return
 	}
 	if of, ok := inside[drains](ctx, "st"); ok {

@@ -10,7 +10,7 @@ import (
 )
 
 // Observer gets what happens on client streams, for metrics. Its methods are called from many
-// goroutines, under no lock. Protocol is "delta" or "sotw".
+// goroutines, under no lock. Protocol is "delta", "sotw" or "rest".
 type Observer interface {
 	// ClientConnectionClosed is called when the relay closes a connection: before its first stream, or for a
 	// reason that concerns all its streams.
@@ -45,6 +45,8 @@ type Observer interface {
 	// plane or down to the client, and ClientCallEnded when such a call has ended, or was refused.
 	ClientCallMessage(service string, up bool, bytes int)
 	ClientCallEnded(service string, code codes.Code)
+	// ClientPoll is called when a client that polls for a type was answered, with an HTTP status.
+	ClientPoll(t cache.TypeURL, code int)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -75,3 +77,4 @@ func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {
 func (nobody) ClientNamesRefused(session.Reason, int)                          {}
 func (nobody) ClientCallMessage(string, bool, int)                             {}
 func (nobody) ClientCallEnded(string, codes.Code)                              {}
+func (nobody) ClientPoll(cache.TypeURL, int)                                   {}

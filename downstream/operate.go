@@ -16,6 +16,10 @@ import (
 // Disconnect ends an open stream with UNAVAILABLE, so that its client connects again. It reports whether there is one
 // of this number.
 func (s *Server) Disconnect(id uint64) bool {
+	if p := s.rest.pollers.find(id); p != nil {
+		p.end(&session.End{Reason: operator, Message: "xds-relay: an operator has ended this poll; poll again"})
+		return true
+	}
 	return s.dismiss(id, "xds-relay: an operator has ended this stream; connect again")
 }
 

@@ -12,7 +12,7 @@ import (
 // the pointer once, and a Session gets its own under the stream's mutex.
 
 // Reconfigure puts another configuration in force. For open streams, too, it changes the
-// Sessions' configuration, FirstMessage, RequestRate, RequestBurst, StallTimeout and StaleAfter; for connections,
+// Sessions' configuration, FirstMessage, RequestRate, RequestBurst, StallTimeout, StaleAfter and REST; for connections,
 // streams and names to come it changes MaxConnections, MaxStreamsOfAll and MaxNamesOfAll. The rest was given to gRPC at the start and stays. It must not
 // be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {
@@ -40,6 +40,7 @@ func (s *Server) Rejudge() {
 	for _, p := range s.passed() {
 		p.rejudge()
 	}
+	s.rest.pollers.rejudge()
 }
 
 func (st *stream) rejudge() (end *session.End, news []session.Refusal) {

@@ -57,6 +57,8 @@ type ServerConfig struct {
 	Pressed func() bool
 	// Connection bounds each connection.
 	Connection ConnectionBounds
+	// REST is for clients that poll.
+	REST RESTConfig
 	// Log is for people; Observer may be nil.
 	Log      *slog.Logger
 	Observer Observer
@@ -99,6 +101,7 @@ type Server struct {
 	rules             atomic.Uint64 // how often rules have changed
 	full              seldom        // what is said when there is no room
 	passing           passing
+	rest              *rest
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -165,6 +168,7 @@ func NewServer(c ServerConfig) *Server {
 	)
 	s.registerServices()
 	s.offerHealth()
+	s.rest = newREST(s)
 	s.SetReady(false)
 	return s
 }
@@ -196,6 +200,7 @@ func (s *Server) Close(spread time.Duration) {
 		defer close(graceful)
 		s.grpc.GracefulStop() // this returns when all streams have ended, or at Stop
 	}()
+	s.rest.stopAccepting()
 	s.doors.close() // a client that is sent away must not come back to a port that still answers
 	s.mu.Lock()
 	if !s.stopping {
@@ -211,6 +216,7 @@ func (s *Server) Close(spread time.Duration) {
 		s.grpc.Stop()
 		<-graceful
 	}
+	s.rest.close(time.Second)
 	s.senders.close()
 	s.reading.stop()
 }
@@ -273,16 +279,19 @@ func (s *Server) busy() bool {
 	return len(s.streams)+s.calls > 0
 }
 
-// Count returns the number of open streams.
-func (s *Server) Count() int { return len(s.open()) }
+// Count returns the number of open streams, and of clients that poll.
+func (s *Server) Count() int { return len(s.open()) + len(s.rest.pollers.list()) }
 
-// Clients describes the open streams, oldest first.
+// Clients describes the open streams and the clients that poll, oldest first.
 func (s *Server) Clients() []Client {
 	streams := s.open()
-	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) }) // before they become large
 	clients := make([]Client, 0, len(streams))
 	for _, st := range streams {
 		clients = append(clients, st.describe())
 	}
+	for _, p := range s.rest.pollers.list() {
+		clients = append(clients, s.rest.pollers.describe(p))
+	}
+	slices.SortFunc(clients, func(a, b Client) int { return cmp.Compare(a.Stream, b.Stream) })
 	return clients
 }

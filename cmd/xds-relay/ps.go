@@ -41,7 +41,8 @@ func newPs() *cobra.Command {
 those first that are furthest behind:
 
   SYNCED            it has accepted everything that the relay has for it
-  STALE (3, 12s)    3 names wait to be sent or acknowledged, the first for 12 s
+  STALE (3, 12s)    3 names wait to be sent or acknowledged, the first for 12 s;
+                    a client that polls has shown an old version three times
   NOT SENT (3, 12s) the same, and the client was never sent anything of the type
   REJECTED (1, 3m)  it rejected 1 name 3 minutes ago, which is still as it was
   REFUSED           the relay does not serve it the type; ps CLIENT says why

@@ -38,7 +38,8 @@ the file.
 Exits with 0 when it has shut down after one signal; with 130 (SIGINT) or 143
 (SIGTERM) if a second one cut that short; with 2 if the command line or the
 configuration is wrong, and with 1 if it cannot serve. Nothing is bound but the
-addresses of downstream.listen, admin.listen and metrics.listen.
+addresses of downstream.listen, downstream.rest.listen, admin.listen and
+metrics.listen.
 
 With --from there is no control plane: what is in the files of a directory is served,
 and served again when files are renamed into place.`,
@@ -117,6 +118,11 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		return err
 	}
 	defer faces.Close()
+	if err := serveREST(r); err != nil {
+		closeAll(listeners)
+		r.Close(0)
+		return err
+	}
 	for _, l := range listeners {
 		r.Serve(l)
 	}
@@ -125,6 +131,18 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 	first := awaitEnd(ctx, signals)
 	systemd.tell("STOPPING=1")
 	return shutDown(r, first, signals, log.Logger)
+}
+
+// serveREST serves downstream.rest.listen, if it is set.
+func serveREST(r *relay.Relay) error {
+	l, err := r.ListenREST()
+	if err != nil {
+		return bindError(err, "downstream.rest.listen")
+	}
+	if l == nil {
+		return nil
+	}
+	return r.ServeREST(l)
 }
 
 // metricsOptions are what the configuration says of metrics.

@@ -109,7 +109,7 @@ func newStateCollector(r Relay) *stateCollector {
 		relay:         r,
 		ready:         desc("ready", "1 if /readyz answers 200."),
 		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
-		clients:       desc("clients", "Open client streams.", "protocol"),
+		clients:       desc("clients", "Open client streams; rest counts the polls that are remembered, each of a client, a type and its names.", "protocol"),
 		connections:   desc("client_connections", "Open connections of clients, with and without streams."),
 		most:          desc("client_connections_limit", "How many connections clients may have: downstream.max_connections, or what the limit of file descriptors leaves. 0 is no limit."),
 		inflight:      desc("client_inflight_bytes", "Bytes of memory that requests of clients take which are not complete or not taken in yet; downstream.max_inflight_bytes bounds it. Small requests that arrive whole do not count."),
@@ -235,8 +235,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 // laggards are the labels of downstream.LagSteps.
 var laggards = [len(downstream.LagSteps)]string{"5s", "30s", "5m"}
 
-// protocols are the variants that streams of clients speak.
-var protocols = []string{"delta", "sotw"}
+// protocols are the variants that streams of clients speak, and that of clients that poll.
+var protocols = []string{"delta", "sotw", "rest"}
 
 // added is the sum of two counts.
 func added[K comparable](a, b map[K]int) map[K]int {

@@ -42,7 +42,7 @@ type row struct {
 	Cluster  string
 	Peer     string
 	Identity string
-	Delta    bool
+	Variant  int         // in protocols
 	State    ClientState // the worst of its types
 	Behind   int
 	Since    time.Time // when it connected
@@ -60,10 +60,10 @@ type rowType struct {
 }
 
 // Protocol is the variant that the client speaks.
-func (r *row) Protocol() string { return protocols[map[bool]int{true: 0, false: 1}[r.Delta]] }
+func (r *row) Protocol() string { return protocols[r.Variant] }
 
 func rowOf(c *downstream.Client) row {
-	r := row{Stream: c.Stream, Node: c.Node, Cluster: c.Cluster, Peer: c.Peer, Identity: c.Identity, Delta: c.Protocol == protocols[0], Since: c.Since}
+	r := row{Stream: c.Stream, Node: c.Node, Cluster: c.Cluster, Peer: c.Peer, Identity: c.Identity, Variant: max(slices.Index(protocols, c.Protocol), 0), Since: c.Since}
 	r.Types = make([]rowType, 0, len(c.Types))
 	for i := range c.Types {
 		t := &c.Types[i]

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"regexp"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,7 @@ type Metrics struct {
 
 	closed       *prometheus.CounterVec
 	connects     *prometheus.CounterVec
+	polls        *prometheus.CounterVec
 	disconnects  *prometheus.CounterVec
 	requests     *prometheus.CounterVec
 	responses    *prometheus.CounterVec
@@ -144,9 +146,10 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; the relay asks for them on streams of their own.")
 
 	m.closed = counter("client_connections_closed_total", "Connections of clients that the relay closed, by reason. Before the first stream: there were as many as there may be (too_many), the client took more than 10 s to speak HTTP/2, TLS included (handshake_timeout), or it has to wait because it opened streams too fast (flood_wait). With all its streams: it opens streams too fast (flood), or a client with fewer connections needed one (displaced).", "reason")
-	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
+	m.connects = counter("client_connects_total", "Client streams opened, and clients that began to poll (rest).", "protocol")
+	m.polls = counter("client_polls_total", "Polls of clients over REST (downstream.rest), by the HTTP status of their answers.", "type", "code")
 	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
-	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack, or fetch, which is a unary call.", "type", "kind")
+	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack, or fetch, which is a unary call or a poll over REST.", "type", "kind")
 	m.responses = counter("responses_total", "Responses handed to the transport for clients.", "type")
 	m.resourcesOut = counter("response_resources_total", "Resources, and removed names, in responses to clients.", "type", "op")
 	m.bytesOut = counter("response_bytes_total", "Bytes of responses to clients, before compression and TLS.", "type")
@@ -309,6 +312,11 @@ func (m *Metrics) ResourcesExpired(t cache.TypeURL, n int) {
 }
 
 // --- downstream.Observer ---
+
+// ClientPoll counts polls.
+func (m *Metrics) ClientPoll(t cache.TypeURL, code int) {
+	m.polls.WithLabelValues(t.Short(), strconv.Itoa(code)).Inc()
+}
 
 // ClientConnectionClosed counts connections that come to nothing.
 func (m *Metrics) ClientConnectionClosed(reason downstream.ClosedFor) {

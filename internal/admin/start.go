@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"strconv"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/service"
 	"github.com/xds-relay/xds-relay/upstream"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -44,6 +47,13 @@ func (m *Metrics) fromTheStart() {
 	}
 	for _, reason := range session.NamesRefused() {
 		m.names.WithLabelValues(string(reason))
+	}
+	for _, of := range service.All() {
+		if of.RESTPath() != "" {
+			for _, code := range downstream.PollCodes() {
+				m.polls.WithLabelValues(of.Type.Short(), strconv.Itoa(code))
+			}
+		}
 	}
 	for _, protocol := range protocols {
 		m.connects.WithLabelValues(protocol)

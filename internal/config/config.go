@@ -289,6 +289,7 @@ func Default() Config {
 			KeepaliveMin:            5 * time.Second,
 			NeverSynthesizeRemoval:  []string{"RDS", "ECDS"},
 			DrainDelay:              5 * time.Second,
+			REST:                    REST{InterestTTL: 5 * time.Minute, MaxPollers: 10_000},
 			Drain:                   10 * time.Second,
 		},
 		Groups: Groups{Profile: ProfileAggregate, Max: 1000},

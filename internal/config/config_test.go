@@ -330,6 +330,7 @@ downstream:
   ready_types: [CDS]
   drain_delay: 13s
   drain: 8s
+  rest: {listen: "127.0.0.1:18003", hold: 14s, interest_ttl: 15m, max_pollers: 16, proto_names: true}
 groups:
   profile: sidecar
   types: [{type_url: EDS, key: [user_agent_version, client_features, dynamic_parameters, node, identity, constant.blue]}]
@@ -449,6 +450,7 @@ func fullConfig() Config {
 			ResendOnReconnectTypes:  []string{"cds"},
 			NeverSynthesizeRemoval:  []string{"ECDS"}, ReadyTypes: []string{"CDS"},
 			Drain: 8 * time.Second,
+			REST:  REST{Listen: "127.0.0.1:18003", Hold: 14 * time.Second, InterestTTL: 15 * time.Minute, MaxPollers: 16, ProtoNames: true},
 		},
 		Groups: Groups{
 			Profile: ProfileSidecar,

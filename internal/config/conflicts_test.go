@@ -13,6 +13,14 @@ func TestConflicts(t *testing.T) {
 		"admin: {listen: '127.0.0.1:18001'}\nmetrics: {listen: ':18001'}\n":                             "also admin.listen",
 		"downstream: {listen: ['unix:///run/a/x.sock', 'unix:///run/a/../a/x.sock']}\n":                 "listed twice",
 		"downstream: {listen: ['127.0.0.1:18000', ':18000'], insecure: true}\n":                         "listed twice",
+		"downstream: {rest: {listen: '127.0.0.1:18000'}}\n":                                             "also in downstream.listen",
+		"downstream: {rest: {listen: '127.0.0.1:18001'}}\nadmin: {listen: '127.0.0.1:18001'}\n":         "also downstream.rest.listen",
+		"downstream: {rest: {listen: '127.0.0.1:18002'}}\nmetrics: {listen: '127.0.0.1:18002'}\n":       "also downstream.rest.listen",
+		"downstream: {rest: {listen: '0.0.0.0:18080'}}\n":                                               "would be plaintext",
+		"downstream: {rest: {listen: '18080'}}\n":                                                       "downstream.rest.listen",
+		"downstream: {rest: {hold: 61s}}\n":                                                             "at most 1m0s",
+		"downstream: {rest: {interest_ttl: 0s}}\n":                                                      "more than 0",
+		"downstream: {rest: {max_pollers: 0}}\n":                                                        "more than 0",
 	} {
 		if _, err := Parse("relay.yaml", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -201,6 +201,42 @@ type Downstream struct {
 	// cannot connect meanwhile.
 	// Default: 10s.
 	Drain time.Duration `yaml:"drain"`
+
+	// REST serves clients that poll, such as Envoys with api_type: REST.
+	REST REST `yaml:"rest"`
+}
+
+// REST serves clients that poll with POST /v3/discovery:clusters and the like
+// (REST-1). TLS, Insecure, authz and the limits of downstream hold for them, too.
+type REST struct {
+	// Listen is the address to serve on, as in downstream.listen. It serves HTTP/1.1
+	// and HTTP/2. Empty: nobody is served over REST.
+	// Default: "".
+	Listen string `yaml:"listen"`
+
+	// Hold is how long an answer waits for a change if the client has everything
+	// already; then it is 304. A client may ask for another time with the header
+	// Prefer: wait=N, in seconds. Both are at most 60s, and clients must wait longer
+	// than that: Envoy's request_timeout is 1s unless it is set (REST-8).
+	// Default: 0s.
+	Hold time.Duration `yaml:"hold"`
+
+	// InterestTTL is how long the relay goes on subscribing to what a client has
+	// polled for when it polls no more. It should be several times the client's
+	// refresh_delay (REST-9).
+	// Default: 5m.
+	InterestTTL time.Duration `yaml:"interest_ttl"`
+
+	// MaxPollers is how many polls of a client, a type and its names are
+	// remembered at once. When there are more, a client that has fewer than another
+	// one displaces that one's newest, as for MaxStreams.
+	// Default: 10000.
+	MaxPollers int `yaml:"max_pollers"`
+
+	// ProtoNames calls fields in answers as the proto does, in snake_case; else
+	// their names are in lowerCamelCase, as JSON has it. Envoy takes both.
+	// Default: false.
+	ProtoNames bool `yaml:"proto_names"`
 }
 
 // ServerTLS is TLS towards the clients. Changed files are used for new

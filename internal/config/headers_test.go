@@ -144,8 +144,11 @@ func TestMistakesInHeaders(t *testing.T) {
 	}
 }
 
-// TestAProxysWord: what a proxy on this host says of its client may be forwarded.
+// TestAProxysWord: what a proxy on this host says of its client may be forwarded, if nobody else can be the client.
 func TestAProxysWord(t *testing.T) {
+	if _, err := Parse("relay.yaml", []byte("downstream: {insecure: true, rest: {listen: \"0.0.0.0:2\"}}\ngroups: {forward_headers: [x-forwarded-client-cert]}\n"), nil); err == nil {
+		t.Error("clients that poll are let say it from anywhere")
+	}
 	c, err := Parse("relay.yaml", []byte("downstream: {listen: [\"unix:///run/x\", \"127.0.0.1:1\"]}\ngroups: {forward_headers: [x-forwarded-client-cert]}\n"), nil)
 	if err != nil || len(c.Groups.ForwardHeaders) != 1 {
 		t.Errorf("%v", err)

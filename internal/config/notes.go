@@ -42,7 +42,11 @@ func (v *validator) anybodysSecrets() {
 
 // onThisHost reports whether all clients are on this host.
 func (v *validator) onThisHost() bool {
-	return !slices.ContainsFunc(v.c.Downstream.Listen, func(addr string) bool { return !isLocalListen(addr) })
+	d := &v.c.Downstream
+	if d.REST.Listen != "" && !isLocalListen(d.REST.Listen) {
+		return false
+	}
+	return !slices.ContainsFunc(d.Listen, func(addr string) bool { return !isLocalListen(addr) })
 }
 
 // sidecarGuard are values with which the guard acts for one proxy: it has a few
@@ -95,12 +99,21 @@ func (v *validator) anybody() {
 	if !d.TLS.Enabled() || d.TLS.AsksClients() {
 		return
 	}
+	open := func(key, addr string) bool {
+		if isLocalListen(addr) {
+			return false
+		}
+		v.fail(key, "set downstream.tls.client_ca, so that only clients with a certificate are served",
+			"clients need no certificate: anyone who reaches %q can read what the control plane sends, and ask for more", addr)
+		return true
+	}
 	for i, addr := range d.Listen {
-		if !isLocalListen(addr) {
-			v.fail(fmt.Sprintf("downstream.listen[%d]", i), "set downstream.tls.client_ca, so that only clients with a certificate are served",
-				"clients need no certificate: anyone who reaches %q can read what the control plane sends, and ask for more", addr)
+		if open(fmt.Sprintf("downstream.listen[%d]", i), addr) {
 			return
 		}
+	}
+	if d.REST.Listen != "" {
+		open("downstream.rest.listen", d.REST.Listen)
 	}
 }
 

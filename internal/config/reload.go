@@ -124,6 +124,11 @@ var reloads = map[string]Reload{
 	"downstream.ready_types":                ReloadRestart,
 	"downstream.drain_delay":                ReloadNow,
 	"downstream.drain":                      ReloadNow,
+	"downstream.rest.listen":                ReloadRestart,
+	"downstream.rest.hold":                  ReloadNow,
+	"downstream.rest.interest_ttl":          ReloadNow,
+	"downstream.rest.max_pollers":           ReloadNow,
+	"downstream.rest.proto_names":           ReloadNow,
 
 	"passthrough": ReloadNow,
 

@@ -187,15 +187,14 @@ func (v *validator) downstream() {
 		if slices.ContainsFunc(d.Listen[:i], clashing(addr)) {
 			v.fail(key, "", "%q is listed twice", addr)
 		}
-		if !isLocalListen(addr) && !d.TLS.Enabled() && !d.Insecure {
-			v.fail(key, "set downstream.tls, or downstream.insecure: true if the network is trusted", "%q can be reached from other hosts and would be plaintext", addr)
-		}
+		v.notPlaintext(key, addr)
 	}
 	v.together("downstream.tls", d.TLS.Cert, d.TLS.Key)
 	v.serverSPIFFE("downstream.tls", d.TLS)
 	if serves := d.TLS.Cert+d.TLS.Key != "" || d.TLS.SPIFFE.Enabled(); d.TLS.ClientCA != "" && !serves {
 		v.fail("downstream.tls.client_ca", "set downstream.tls.cert and downstream.tls.key", "needs a certificate of the server too")
 	}
+	v.rest(d)
 	v.relays(d.Relays)
 	v.messageSize("downstream.max_request_bytes", d.MaxRequestBytes)
 	v.inflight(d)
@@ -234,6 +233,40 @@ func (v *validator) downstream() {
 		if !slices.ContainsFunc(types, asked) {
 			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
 		}
+	}
+}
+
+// maxHold is how long an answer over REST waits for a change at most (REST-8).
+const maxHold = time.Minute
+
+// rest checks what clients that poll are served by.
+func (v *validator) rest(d *Downstream) {
+	r := &d.REST
+	if r.Hold > maxHold {
+		v.fail("downstream.rest.hold", "", "must be at most %v, is %v", maxHold, r.Hold)
+	}
+	v.positive("downstream.rest.interest_ttl", int64(r.InterestTTL))
+	v.positive("downstream.rest.max_pollers", int64(r.MaxPollers))
+	const key = "downstream.rest.listen"
+	if r.Listen == "" {
+		return
+	}
+	if _, _, err := SplitListen(r.Listen); err != nil {
+		v.fail(key, "", "%v", err)
+		return
+	}
+	v.notPlaintext(key, r.Listen)
+	if slices.ContainsFunc(d.Listen, clashing(r.Listen)) {
+		v.fail(key, "use another port for one of the two", "%q is also in downstream.listen, which serves gRPC", r.Listen)
+	}
+}
+
+// notPlaintext refuses an address that other hosts reach, unless it is secured or meant so.
+func (v *validator) notPlaintext(key, addr string) {
+	d := &v.c.Downstream
+	secured := d.TLS.Enabled() || d.Insecure
+	if !secured && !isLocalListen(addr) {
+		v.fail(key, "set downstream.tls, or downstream.insecure: true if the network is trusted", "%q can be reached from other hosts and would be plaintext", addr)
 	}
 }
 
@@ -321,6 +354,9 @@ func (v *validator) admin() {
 	if slices.ContainsFunc(v.c.Downstream.Listen, clashing(addr)) {
 		v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
 	}
+	if clashing(addr)(v.c.Downstream.REST.Listen) {
+		v.fail("admin.listen", "use another port for one of the two", "%q is also downstream.rest.listen", addr)
+	}
 }
 
 func (v *validator) metrics() {
@@ -336,6 +372,8 @@ func (v *validator) metrics() {
 	switch {
 	case slices.ContainsFunc(v.c.Downstream.Listen, clashing(addr)):
 		v.fail("metrics.listen", hint, "%q is also in downstream.listen", addr)
+	case clashing(addr)(v.c.Downstream.REST.Listen):
+		v.fail("metrics.listen", hint, "%q is also downstream.rest.listen", addr)
 	case clashing(addr)(v.c.Admin.Listen):
 		v.fail("metrics.listen", hint+", or leave metrics.listen out: admin.listen has probes and metrics, too", "%q is also admin.listen", addr)
 	}

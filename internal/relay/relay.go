@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,6 +97,7 @@ type Relay struct {
 
 	certs      *certs.Follower
 	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
+	polled     atomic.Pointer[tls.Config]     // the same for clients that poll
 	handshakes *handshakes
 
 	cancel context.CancelFunc
@@ -194,7 +196,11 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		RequestRate:  c.Downstream.RequestRate,
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
-		Connection:   downstream.ConnectionBounds{MaxAge: c.Downstream.MaxConnectionAge, MinPing: c.Downstream.KeepaliveMin},
+		REST: downstream.RESTConfig{
+			Hold: c.Downstream.REST.Hold, InterestTTL: c.Downstream.REST.InterestTTL,
+			MaxPollers: c.Downstream.REST.MaxPollers, ProtoNames: c.Downstream.REST.ProtoNames,
+		},
+		Connection: downstream.ConnectionBounds{MaxAge: c.Downstream.MaxConnectionAge, MinPing: c.Downstream.KeepaliveMin},
 
 		MaxStreamsOfAll: c.Downstream.MaxStreams,
 		MaxNamesOfAll:   c.Downstream.MaxNames,
@@ -377,7 +383,7 @@ func (r *Relay) Methods() []string { return r.server.Methods() }
 // Calls counts the open calls of each service that goes through to the control plane.
 func (r *Relay) Calls() map[string]int { return r.server.Calls() }
 
-// Count is the number of open client streams.
+// Count is the number of open client streams, and of clients that poll.
 func (r *Relay) Count() int { return r.server.Count() }
 
 // Groups are the names and Hubs of the groups that exist now.

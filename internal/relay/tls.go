@@ -206,6 +206,7 @@ func (c *unheard) note(read int, err error) {
 // serverCredentials are those towards clients. They replace the previous ones.
 func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
 	if !t.Enabled() {
+		r.polled.Store(nil)
 		if old := r.serving.Swap(nil); old != nil {
 			old.Close()
 		}
@@ -237,6 +238,7 @@ func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCred
 		}
 		return c, nil
 	}}
+	r.polled.Store(overHTTP(base))
 	return &serverTLS{credentials.NewTLS(base), followed, r.handshakes}, nil
 }
 

@@ -261,7 +261,9 @@ func (s *sightings) count(method string, f func()) {
 	}
 }
 
-func (s *sightings) ClientConnected(string) {}
+func (s *sightings) ClientNamesRefused(session.Reason, int) {}
+func (s *sightings) ClientPoll(cache.TypeURL, int)          {}
+func (s *sightings) ClientConnected(string)                 {}
 func (s *sightings) ClientDisconnected(_ string, reason session.Reason) {
 	s.count("disconnected", func() { s.ended[reason]++ })
 }

@@ -1,6 +1,8 @@
 package authz_test
 
 import (
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +109,35 @@ func TestEveryMethodIsMeant(t *testing.T) {
 	}
 	if tap.has(canary) {
 		t.Errorf("Alice has heard Bob's key")
+	}
+}
+
+// TestPollsAreMeant: over REST, too, the door decides what a client gets.
+func TestPollsAreMeant(t *testing.T) {
+	s := newScene(t, "rules:\n  - {identity: \"spiffe://td/sa/{sa}\", read: [{types: [SDS], names: [\"{sa}/key\"]}]}\n", "downstream.rest.listen=127.0.0.1:0")
+	s.plane.set(cache.Secret, "alice/key", "hers")
+	s.plane.set(cache.Secret, "bob/key", canary)
+	l, err := s.relay.ListenREST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.relay.ServeREST(l); err != nil {
+		t.Fatal(err)
+	}
+	for who, other := range map[string]string{"alice": "bob", "bob": "alice"} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.showing("spiffe://td/sa/" + who)}}
+		for path, wanted := range map[string]int{"secrets": http.StatusOK, "clusters": http.StatusForbidden} {
+			resp, err := client.Post("https://"+l.Addr().String()+"/v3/discovery:"+path, "application/json", strings.NewReader(`{"resource_names":["alice/key","bob/key"]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != wanted || strings.Contains(string(text), who+"/key") != (wanted == http.StatusOK) || strings.Contains(string(text), other+"/key") {
+				t.Errorf("%s polls for %s, and gets %s: %s", who, path, resp.Status, text)
+			}
+		}
+		client.CloseIdleConnections()
 	}
 }
 

@@ -130,6 +130,21 @@ func (s *scene) ruled(rules string) {
 // as connects a client with an identity, which is a URI or dns:NAME. All that it hears goes to a tap, which may be nil.
 func (s *scene) as(identity string, tap *memory) *grpc.ClientConn {
 	s.t.Helper()
+	creds := credentials.NewTLS(s.showing(identity))
+	if tap != nil {
+		creds = tapped{creds, tap}
+	}
+	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(creds), grpc.WithReadBufferSize(4<<10))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.conns = append(s.conns, conn)
+	return conn
+}
+
+// showing is how a client connects with an identity.
+func (s *scene) showing(identity string) *tls.Config {
+	s.t.Helper()
 	var of x509.Certificate
 	if name, is := strings.CutPrefix(identity, "dns:"); is {
 		of.DNSNames = []string{name}
@@ -145,16 +160,7 @@ func (s *scene) as(identity string, tap *memory) *grpc.ClientConn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	creds := credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS13})
-	if tap != nil {
-		creds = tapped{creds, tap}
-	}
-	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(creds), grpc.WithReadBufferSize(4<<10))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.conns = append(s.conns, conn)
-	return conn
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS13}
 }
 
 // tapped are credentials whose connections write down all that they hear, in clear.

@@ -35,7 +35,7 @@ var upstreamRules = slices.Concat(
 	numbered("ERR", 1, 16),
 	numbered("TTL", 1, 13),
 	numbered("VALID", 1, 13),
-	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 42),
+	numbered("H", 1, 34), numbered("H", 36, 42),
 )
 
 const files = "what stands in files is no message; internal/origin/files, relay.TestFromFiles and its like, e2e/envoy.TestFiles"
@@ -67,6 +67,7 @@ var upstreamReasons = map[string]string{
 		"downstream.TestStreamsAreShared, TestNamesAreShared and TestConnectionsAreShared",
 	"VALID-11": "a transcript's client has one stream a connection; TestStreamsPerConnection, downstream.TestFloodsEnd and TestRapidReset",
 	"VALID-12": "transcripts have no incomplete requests; downstream.TestInflight_Turns, TestInflight_Bound and their like, S2 and S8 of internal/test/attack",
+	"H-38":     "transcripts speak gRPC, and not HTTP; relay.TestPollKeepsInterest",
 	"VALID-13": "transcripts for sets; downstream.TestMemoryPressure for memory",
 }
 

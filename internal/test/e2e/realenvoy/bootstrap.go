@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -33,6 +34,9 @@ type Source struct {
 	Target string
 	// SotW asks for whole states; else it is Delta.
 	SotW bool
+	// REST has the Envoy poll so often, with HTTP/1.1 if HTTP1 is set; zero: it opens streams.
+	REST  time.Duration
+	HTTP1 bool
 	// TLS, if set, secures the connection.
 	TLS *TLS
 	// Metadata goes out with each stream.
@@ -100,6 +104,12 @@ func bootstrap(node Node, s Source, resources Object) Bootstrap {
 // api asks for the source. An Envoy that lost it comes back sooner here than by default
 // (0.5 s to 30 s), since tests wait for that.
 func (s Source) api() Object {
+	if s.REST > 0 {
+		return Object{
+			"api_type": "REST", "transport_api_version": "V3", "cluster_names": []any{sourceCluster},
+			"refresh_delay": fmt.Sprintf("%.3fs", s.REST.Seconds()), "request_timeout": "70s",
+		}
+	}
 	kind := "DELTA_GRPC"
 	if s.SotW {
 		kind = "GRPC"
@@ -146,6 +156,9 @@ func (s Source) cluster() Object {
 			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
 			"explicit_http_config": Object{"http2_protocol_options": Object{}},
 		}},
+	}
+	if s.HTTP1 {
+		delete(c, "typed_extension_protocol_options")
 	}
 	if s.TLS != nil {
 		c["transport_socket"] = s.TLS.socket()
