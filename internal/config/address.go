@@ -27,14 +27,17 @@ func SplitListen(s string) (network, address string, err error) {
 	return "tcp", s, nil
 }
 
-// checkTarget checks a gRPC target, and tells whether what is said to it stays
-// on this host.
+// checkTarget checks a gRPC target, or what is written in its place, and tells whether what is said to it stays
+// on this host, or is secured by the address itself.
 func checkTarget(s string) (local bool, err error) {
 	if _, ok, err := unixPath(s); ok || err != nil {
 		return true, err
 	}
 	if strings.HasPrefix(s, "files:") {
 		return true, checkFilesPath(s)
+	}
+	if strings.HasPrefix(s, restScheme) {
+		return checkRESTURL(s)
 	}
 	endpoint := s
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
@@ -47,9 +50,9 @@ func checkTarget(s string) (local bool, err error) {
 			}
 			endpoint = name
 		case "http", "https":
-			return false, fmt.Errorf("%q is a URL; write host:port without %s://, and set tls to secure it", clip(s), scheme)
+			return false, fmt.Errorf("%q is a URL; write host:port without %[2]s://, and set tls to secure it; or rest+%[2]s://… if the control plane speaks xDS over REST only", clip(s), scheme)
 		default:
-			return false, fmt.Errorf("unknown scheme %q; write host:port, dns:///host:port, unix:///path or files:///path", clip(scheme))
+			return false, fmt.Errorf("unknown scheme %q; write host:port, dns:///host:port, unix:///path, files:///path or rest+https://host/", clip(scheme))
 		}
 	}
 	host, _, err := hostPort(endpoint, 1)

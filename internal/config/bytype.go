@@ -106,8 +106,8 @@ func (u *Upstream) entries(section, prefix string, first Fallback, others []Fall
 		entries = append(entries, Entry{fmt.Sprintf("%s.fallbacks[%d]", section, i), prefix + f.Address, f})
 	}
 	for i := range entries {
-		switch _, files := FilesPath(entries[i].Address); {
-		case files:
+		switch {
+		case entries[i].InProcess():
 			entries[i].Mode = FallbackMode(UpstreamModeDelta)
 		case entries[i].Mode == "":
 			entries[i].Mode = FallbackMode(u.Mode)

@@ -255,6 +255,7 @@ func Default() Config {
 			TLS:                     ClientTLS{ALPN: ALPNRequire},
 			Mode:                    UpstreamModeAuto,
 			Files:                   Files{Poll: 30 * time.Second, MaxBytes: 64 * MiB},
+			REST:                    RESTUpstream{Poll: 5 * time.Second, Timeout: 5 * time.Second, Absent: AbsentKeep},
 			Node:                    Node{ID: "xds-relay"},
 			SendNodeAlways:          true,
 			Backoff:                 Backoff{Initial: time.Second, Factor: 1.6, Jitter: 0.2, Max: 10 * time.Second},

@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "passthrough.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go", "fromfiles.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "passthrough.go", "authz.go", "cache.go", "headers.go", "spiffe.go", "tracing.go", "webhook.go", "fromfiles.go", "fromrest.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -272,6 +272,7 @@ upstream:
     - {address: "third:15012", tls: {server_name: third, alpn: require}}
     - {address: "fourth:15012", tls: {spiffe: {workload_api: unix:///run/agent.sock, trust_domains: [example.org], server_id: "spiffe://example.org/istiod"}}, last_resort: true}
   files: {poll: 11s, optional: true, reload_on_close_write: true, max_bytes: 2MiB, descriptors: [/etc/own.pb]}
+  rest: {poll: 7s, timeout: 3s, wait: 20s, absent: remove, descriptors: [/etc/rest.pb]}
   node:
     id: tier-1
     cluster: relays
@@ -394,6 +395,7 @@ func fullConfig() Config {
 				}}, LastResort: &yes},
 			},
 			Files: Files{Poll: 11 * time.Second, Optional: true, ReloadOnCloseWrite: true, MaxBytes: 2 * MiB, Descriptors: []string{"/etc/own.pb"}},
+			REST:  RESTUpstream{Poll: 7 * time.Second, Timeout: 3 * time.Second, Wait: 20 * time.Second, Absent: AbsentRemove, Descriptors: []string{"/etc/rest.pb"}},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},
 				Metadata: map[string]any{

@@ -23,6 +23,7 @@ func (c *Config) Notes() []*Error {
 	v.anyServer()
 	v.anybodysSecrets()
 	v.plainWebhook()
+	v.unusedREST()
 	return v.errs
 }
 

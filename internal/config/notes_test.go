@@ -22,6 +22,11 @@ func TestNotes(t *testing.T) {
 			`    2 | upstream: {node_mode: static}`,
 			`      |                       ^`,
 			`  hint: leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them`)},
+		{"settings of REST, and nobody is asked over it", "upstream: {rest: {poll: 10s}}\n", lines(
+			`relay.yaml:1:25: upstream.rest.poll: has no effect: no control plane is asked over REST`,
+			`    1 | upstream: {rest: {poll: 10s}}`,
+			`      |                         ^`,
+			`  hint: write the address of a control plane that speaks REST as rest+https://host/`)},
 		{"TLS without client certificates", "downstream: {listen: ['127.0.0.1:1', ':18000'], tls: {cert: a, key: b}}\n", lines(
 			`relay.yaml:1:38: downstream.listen[1]: clients need no certificate: anyone who reaches ":18000" can read what the control plane sends, and ask for more`,
 			`    1 | downstream: {listen: ['127.0.0.1:1', ':18000'], tls: {cert: a, key: b}}`,

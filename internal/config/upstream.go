@@ -10,7 +10,9 @@ type Upstream struct {
 	// Address is the gRPC target of the control plane: host:port,
 	// dns:///host:port, unix:///path or unix-abstract:name (UP-1). HTTPS_PROXY and NO_PROXY of the environment
 	// hold for it, but not for loopback: the proxy is asked by CONNECT. files:///path is a directory, or a
-	// file, with the resources themselves (FS-1).
+	// file, with the resources themselves (FS-1). rest+https://host:port/ is a control plane
+	// that is asked over REST (REST-11); rest+http:// needs insecure, as any plaintext
+	// to other hosts does.
 	// Default: 127.0.0.1:15010.
 	Address string `yaml:"address"`
 
@@ -44,6 +46,9 @@ type Upstream struct {
 
 	// Files is how addresses files:///path are read.
 	Files Files `yaml:"files"`
+
+	// REST is how addresses rest+https://host/ are asked.
+	REST RESTUpstream `yaml:"rest"`
 
 	// Node is how the relay introduces itself (UP-2, NODE-7).
 	Node Node `yaml:"node"`

@@ -128,6 +128,7 @@ func (v *validator) upstream() {
 	v.typeNames("upstream.types", u.Types)
 	v.typeNames("upstream.prefetch_except", u.PrefetchExcept)
 	v.positive("upstream.files.max_bytes", int64(u.Files.MaxBytes))
+	v.restSettings()
 }
 
 // controlPlanes checks the address and the fallbacks of each source alike.
@@ -139,6 +140,9 @@ func (v *validator) controlPlanes() {
 			v.controlPlane(e.Section, e.Address, e.Insecure, e.TLS)
 			if _, files := FilesPath(e.Address); files {
 				v.fromFiles(&e, s.Name == "" && e.Section == s.Section)
+			}
+			if rest, _ := e.OverREST(); rest {
+				v.overREST(&e)
 			}
 			if slices.Contains(seen, e.Address) {
 				v.fail(e.Section+".address", "remove one of the two", "%q is listed twice", clip(e.Address))
@@ -161,7 +165,7 @@ func (v *validator) controlPlane(section, address string, permitted bool, tls Cl
 	}
 	v.together(section+".tls", tls.Cert, tls.Key)
 	v.clientSPIFFE(section+".tls", tls)
-	if tls.ALPN == ALPNLenient && !tls.Enabled() {
+	if _, rest := RESTURL(address); tls.ALPN == ALPNLenient && !tls.Enabled() && !rest {
 		v.fail(section+".tls.alpn", fmt.Sprintf("set %[1]s.tls.ca, or %[1]s.tls.server_name for the system's roots", section), "says nothing without TLS")
 	}
 }

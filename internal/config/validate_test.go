@@ -33,6 +33,60 @@ func TestValidate(t *testing.T) {
 			`      |                                  ^`,
 			`  hint: move it to the end of the list, or set upstream.fallbacks[0].last_resort: false`)},
 		{"files that are no last resort", "upstream: {fallbacks: [{address: \"files:///a\", last_resort: false}, {address: \"127.0.0.1:1\"}]}", ""},
+		{"over REST", "upstream: {address: \"rest+https://plane.example/base/\", headers: {authorization: {value: x}}, fallbacks: [{address: \"rest+http://127.0.0.1:8080\"}, {address: \"rest+http://plane:1\", insecure: true}, {address: \"rest+https://plane:2\", tls: {ca: ca.crt}}]}", ""},
+		{"over REST in plaintext", "upstream: {address: \"rest+http://plane:1/\"}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+http://plane:1/" is not on this host and would be spoken to in plaintext`,
+			`    1 | upstream: {address: "rest+http://plane:1/"}`,
+			`      |                     ^`,
+			`  hint: set upstream.tls, or upstream.insecure: true if the network is trusted`)},
+		{"over REST with a password", "upstream: {address: \"rest+https://a:secret@plane/\"}", lines(
+			`relay.yaml:1:21: upstream.address: the URL has a user or password in it; write rest+https://host:port/, and set headers`,
+			`    1 | upstream: {address: "rest+https://a:secret@plane/"}`,
+			`      |                     ^`)},
+		{"over REST without a host", "upstream: {address: \"rest+https:///x\"}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+https:///x" has no host; write rest+https://host:port/`,
+			`    1 | upstream: {address: "rest+https:///x"}`,
+			`      |                     ^`)},
+		{"over REST by another scheme", "upstream: {address: \"rest+ftp://plane/\"}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+ftp://plane/" is no URL of https or http; write rest+https://host:port/`,
+			`    1 | upstream: {address: "rest+ftp://plane/"}`,
+			`      |                     ^`)},
+		{"over REST with a query", "upstream: {address: \"rest+https://plane/?a=b\"}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+https://plane/?a=b" has a query or fragment; write rest+https://host:port/, which v3/discovery:clusters is added to`,
+			`    1 | upstream: {address: "rest+https://plane/?a=b"}`,
+			`      |                     ^`)},
+		{"over REST with the path of a type", "upstream: {address: \"rest+https://plane/v3/discovery:clusters\"}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+https://plane/v3/discovery:clusters" has the path of a type; write rest+https://host:port/, which v3/discovery:clusters is added to`,
+			`    1 | upstream: {address: "rest+https://plane/v3/discovery:clusters"}`,
+			`      |                     ^`)},
+		{"over REST at a port that is none", "upstream: {address: \"rest+https://plane:70000/\"}", lines(
+			`relay.yaml:1:21: upstream.address: port "70000" of "plane:70000" is not a number from 1 to 65535`,
+			`    1 | upstream: {address: "rest+https://plane:70000/"}`,
+			`      |                     ^`)},
+		{"over REST in plaintext with TLS", "upstream: {address: \"rest+http://127.0.0.1:1/\", tls: {ca: ca.crt}}", lines(
+			`relay.yaml:1:21: upstream.address: "rest+http://127.0.0.1:1/" is plaintext, but upstream.tls is set`,
+			`    1 | upstream: {address: "rest+http://127.0.0.1:1/", tls: {ca: ca.crt}}`,
+			`      |                     ^`,
+			`  hint: write rest+https://, or remove upstream.tls`)},
+		{"over REST, secured and insecure", "upstream: {insecure: true, address: \"rest+https://plane/\"}", lines(
+			`relay.yaml:1:22: upstream.insecure: only permits plaintext, and "rest+https://plane/" is not`,
+			`    1 | upstream: {insecure: true, address: "rest+https://plane/"}`,
+			`      |                      ^`,
+			`  hint: remove it, or write rest+http://`)},
+		{"over REST, too often", "upstream: {rest: {poll: 10ms}}", lines(
+			`relay.yaml:1:25: upstream.rest.poll: must be at least 100ms, is 10ms`,
+			`    1 | upstream: {rest: {poll: 10ms}}`,
+			`      |                         ^`,
+			`  hint: 5s suits most control planes`)},
+		{"over REST, with half a second to wait", "upstream: {rest: {wait: 1500ms}}", lines(
+			`relay.yaml:1:25: upstream.rest.wait: must be whole seconds, up to 5m0s, is 1.5s`,
+			`    1 | upstream: {rest: {wait: 1500ms}}`,
+			`      |                         ^`,
+			`  hint: for example 30s, or 0s for answers at once`)},
+		{"over REST, without time", "upstream: {rest: {timeout: 0s}}", lines(
+			`relay.yaml:1:28: upstream.rest.timeout: must be more than 0`,
+			`    1 | upstream: {rest: {timeout: 0s}}`,
+			`      |                            ^`)},
 		{"files of no size", "upstream: {files: {max_bytes: 0}}", lines(
 			`relay.yaml:1:31: upstream.files.max_bytes: must be more than 0`,
 			`    1 | upstream: {files: {max_bytes: 0}}`,
@@ -116,11 +170,11 @@ func TestValidate(t *testing.T) {
 			`    1 | upstream: {address: ":15010"}`,
 			`      |                     ^`)},
 		{"upstream with a URL", "upstream: {address: \"https://istiod:15012\"}", lines(
-			`relay.yaml:1:21: upstream.address: "https://istiod:15012" is a URL; write host:port without https://, and set tls to secure it`,
+			`relay.yaml:1:21: upstream.address: "https://istiod:15012" is a URL; write host:port without https://, and set tls to secure it; or rest+https://… if the control plane speaks xDS over REST only`,
 			`    1 | upstream: {address: "https://istiod:15012"}`,
 			`      |                     ^`)},
 		{"upstream with another scheme", "upstream: {address: \"xds:///istiod\"}", lines(
-			`relay.yaml:1:21: upstream.address: unknown scheme "xds"; write host:port, dns:///host:port, unix:///path or files:///path`,
+			`relay.yaml:1:21: upstream.address: unknown scheme "xds"; write host:port, dns:///host:port, unix:///path, files:///path or rest+https://host/`,
 			`    1 | upstream: {address: "xds:///istiod"}`,
 			`      |                     ^`)},
 		{"upstream with two slashes", "upstream: {address: \"dns://istiod:1\"}", lines(

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -13,32 +12,19 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
-	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // World is all that there is: the resources of each type, by their names. A type that is not in it has none. It never
 // changes once it is published.
 type World map[cache.TypeURL]map[string]*cache.Resource
 
-// Options are what an Origin needs.
-type Options struct {
-	// Name is what it calls itself, beside the relay's instance.
-	Name string
-	// Session is how the relay serves its own clients.
-	Session session.Config
-}
-
 // Origin is a control plane within the process. Its methods may be called from any goroutine.
 type Origin struct {
 	hub    *fanout.Hub
-	server *downstream.Server
-	pipe   *pipe
+	server *Server
 	wake   chan struct{} // one slot
 	done   chan struct{}
 	work   sync.WaitGroup
@@ -51,48 +37,34 @@ type Origin struct {
 
 // New starts an Origin. Until something is published it cannot be reached.
 func New(o Options) *Origin {
-	s := o.Session
-	s.Hop = hop.NewID(o.Name)
-	s.NeverSynthesize, s.WarmingHold, s.MaxResponse = nil, 0, 0 // these are for the relay's clients
-	s.MaxNames, s.MaxRelayNames, s.MaxName = maxNames, maxNames, maxName
 	or := &Origin{
-		hub:  fanout.NewHub(fanout.Config{Name: o.Name, Types: s.Types}),
-		pipe: newPipe(), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		hub:  fanout.NewHub(fanout.Config{Name: o.Name, Types: o.Session.Types}),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	or.hub.SetIdentifier(o.Name)
-	or.server = downstream.NewServer(downstream.ServerConfig{
-		Config: s, Groups: or, Credentials: insecure.NewCredentials(), MaxRequest: maxRequest,
-		Log: slog.New(slog.DiscardHandler), // its one client is the relay, which has a log
-	})
 	or.hub.Wanted().OnWake(or.poke)
-	or.work.Go(func() { _ = or.server.Serve(or.pipe) }) // it ends with Close
+	or.server = NewServer(o, or)
 	or.work.Go(or.run)
 	return or
 }
-
-// The relay's own bounds hold for its clients; these are for the relay.
-const (
-	maxNames   = 1 << 30
-	maxName    = 1 << 20
-	maxRequest = 1 << 30
-)
 
 // Publish puts another world in place of the one before. It returns at once.
 func (o *Origin) Publish(w World) {
 	o.mu.Lock()
 	o.next = w
 	o.mu.Unlock()
-	o.server.SetReady(true)
-	o.pipe.open()
+	o.server.Open()
 	o.poke()
 }
 
 // Dial is the way to it.
-func (o *Origin) Dial(ctx context.Context, _ string) (net.Conn, error) { return o.pipe.dial(ctx) }
+func (o *Origin) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return o.server.Dial(ctx, address)
+}
 
 // Close ends all streams, and returns when nothing goes on any more.
 func (o *Origin) Close() {
-	o.server.Close(0)
+	o.server.Close()
 	close(o.done)
 	o.work.Wait()
 	o.hub.Close()

@@ -91,11 +91,7 @@ func Run(ctx context.Context, c *config.Config, o Options, tell func(Result)) (f
 	k.certificates(ctx)
 	for _, s := range c.Upstream.Sources() {
 		for _, e := range s.Entries {
-			if path, ok := config.FilesPath(e.Address); ok {
-				k.fromFiles(e.Section, path)
-			} else {
-				k.controlPlane(ctx, s, e)
-			}
+			k.entry(ctx, s, e)
 		}
 	}
 	k.openFiles()
@@ -114,6 +110,20 @@ func (k *checker) note(name, hint, format string, args ...any) {
 func (k *checker) fail(name, hint, format string, args ...any) {
 	k.failed++
 	k.tell(Result{State: Fail, Name: name, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// entry checks one control plane, by whatever it is reached.
+func (k *checker) entry(ctx context.Context, s config.Source, e config.Entry) {
+	path, files := config.FilesPath(e.Address)
+	rest, _ := e.OverREST()
+	switch {
+	case files:
+		k.fromFiles(e.Section, path)
+	case rest:
+		k.overREST(ctx, s, e)
+	default:
+		k.controlPlane(ctx, s, e)
+	}
 }
 
 // fromFiles: the files can be used, and what they hold.

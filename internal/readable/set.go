@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"weak"
@@ -69,6 +70,23 @@ func LoadWith(more ...[]byte) (*Set, error) {
 		if err := s.add(set); err != nil {
 			return nil, fmt.Errorf("descriptor set %d: %w", i+1, err)
 		}
+	}
+	return s, nil
+}
+
+// LoadFiles returns a Set of all that is embedded and of files with FileDescriptorSets.
+func LoadFiles(paths []string) (*Set, error) {
+	var sets [][]byte
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, data)
+	}
+	s, err := LoadWith(sets...)
+	if err != nil {
+		return nil, fmt.Errorf("%w; write it with protoc --include_imports --descriptor_set_out", err)
 	}
 	return s, nil
 }

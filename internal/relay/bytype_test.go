@@ -90,7 +90,7 @@ func TestServicesByType(t *testing.T) {
 // TestCallsByType: calls that go through go to upstream itself, and to files only if there is nothing else.
 func TestCallsByType(t *testing.T) {
 	const other = `upstream.by_type=[{"name": "eds", "types": ["EDS"], "address": "127.0.0.1:2"}]`
-	files := &feed{}
+	files := &filesFeed{}
 	for name, c := range map[string]struct {
 		set        []string
 		ways, want []way

@@ -3,6 +3,9 @@ package relay
 import (
 	"context"
 	"fmt"
+	"net"
+
+	"google.golang.org/grpc/credentials"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -37,19 +40,35 @@ func CheckFromFiles(c *config.Config, seen func(section, path string, s *files.S
 }
 
 // feed is a control plane within the process, and what fills it.
-type feed struct {
+type feed interface {
+	// Dial is the way to it.
+	Dial(ctx context.Context, address string) (net.Conn, error)
+	// Close ends both.
+	Close()
+}
+
+// newFeed makes the control plane of an entry. creds are towards what it reads from, if that is another process.
+func (r *Relay) newFeed(c *config.Config, e config.Entry, creds credentials.TransportCredentials) (feed, error) {
+	if path, ok := config.FilesPath(e.Address); ok {
+		return r.feedFromFiles(c, e.Address, path)
+	}
+	return r.feedFromREST(c, e, creds)
+}
+
+// filesFeed serves what is in files.
+type filesFeed struct {
 	*origin.Origin
 	stop func()
 }
 
 // Close ends both.
-func (f *feed) Close() {
+func (f *filesFeed) Close() {
 	f.stop()
 	f.Origin.Close()
 }
 
-// newFeed makes the control plane of an entry files:///path. It has what is there now.
-func (r *Relay) newFeed(c *config.Config, address, path string) (*feed, error) {
+// feedFromFiles makes the control plane of an entry files:///path. It has what is there now.
+func (r *Relay) feedFromFiles(c *config.Config, address, path string) (feed, error) {
 	fingerprint, err := Fingerprint(c)
 	if err != nil {
 		return nil, err
@@ -62,7 +81,7 @@ func (r *Relay) newFeed(c *config.Config, address, path string) (*feed, error) {
 	})
 	if err != nil {
 		o.Close()
-		return nil, fmt.Errorf("%w; xds-relay validate says more", err)
+		return nil, fmt.Errorf("address: %w; xds-relay validate says more", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -70,7 +89,7 @@ func (r *Relay) newFeed(c *config.Config, address, path string) (*feed, error) {
 		defer close(done)
 		source.Run(ctx)
 	}()
-	return &feed{o, func() {
+	return &filesFeed{o, func() {
 		cancel()
 		<-done
 	}}, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -106,7 +107,7 @@ type way struct {
 	conn  *upstream.Conn
 	calls *upstream.Conn  // for calls of other services (LRS-2)
 	files *certs.Followed // its certificates; nil: it has none
-	feed  *feed           // nil: the control plane is another process
+	feed  feed            // nil: the control plane speaks gRPC
 	made  reach
 }
 
@@ -136,7 +137,8 @@ func (w way) rename(section string) {
 type reach struct {
 	name                             string
 	entry                            config.Fallback
-	fromFiles                        config.Files // zero, if it is not from files
+	fromFiles                        config.Files        // zero, if it is not from files
+	rest                             config.RESTUpstream // zero, if it is not over REST
 	maxReceive                       config.Bytes
 	keepalive, missing, unavailable  time.Duration
 	healthCheck                      config.HealthCheck
@@ -150,8 +152,12 @@ func reachOf(c *config.Config, e config.Entry) reach {
 	if _, files := config.FilesPath(e.Address); files {
 		from = u.Files
 	}
+	var polled config.RESTUpstream
+	if rest, _ := e.OverREST(); rest {
+		polled = u.REST
+	}
 	return reach{
-		name: e.Name, entry: e.Fallback, fromFiles: from, maxReceive: u.MaxReceiveBytes,
+		name: e.Name, entry: e.Fallback, fromFiles: from, rest: polled, maxReceive: u.MaxReceiveBytes,
 		keepalive: u.Keepalive, missing: c.Timers.DNETimeout, unavailable: c.Timers.UnavailableAfter,
 		healthCheck: u.HealthCheck, maxConnections: u.MaxConnections, maxStreamsOnEach: u.MaxStreamsPerConnection,
 	}
@@ -212,12 +218,16 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			Events:         o.Events,
 		}
 		w := way{files: files, made: made}
-		if path, ok := config.FilesPath(e.Address); ok {
-			if w.feed, err = r.newFeed(c, e.Address, path); err != nil {
+		if e.InProcess() {
+			if w.feed, err = r.newFeed(c, e, endpoint.Credentials); err != nil {
+				if files != nil {
+					files.Close()
+				}
 				closeUnless(ways, there)
-				return nil, fmt.Errorf("%s.address: %w", e.Section, err)
+				return nil, fmt.Errorf("%s.%w", e.Section, err)
 			}
-			endpoint.Target, endpoint.Dial, endpoint.MaxReceive = target(e.Address, true), w.feed.Dial, math.MaxInt32 // max_bytes bounds it
+			endpoint.Target, endpoint.Dial, endpoint.MaxReceive = target(e.Address, true), w.feed.Dial, math.MaxInt32 // what it reads is bounded
+			endpoint.Credentials, endpoint.Headers = insecure.NewCredentials(), nil                                   // these are for what it reads from
 		}
 		w.conn = upstream.NewConn(endpoint)
 		w.calls = w.conn.Apart()

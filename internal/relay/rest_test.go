@@ -26,17 +26,17 @@ import (
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
-// rest is the face of a relay for clients that poll.
-type rest struct {
+// restRelay is the face of a relay for clients that poll.
+type restRelay struct {
 	*world
 	net  *xdstest.Network
 	http *http.Client
 }
 
 // overREST runs f in a bubble, with a relay that serves clients that poll.
-func overREST(t *testing.T, set []string, f func(r *rest)) {
+func overREST(t *testing.T, set []string, f func(r *restRelay)) {
 	inWorld(t, set, func(w *world) {
-		r := &rest{world: w, net: xdstest.NewNetwork()}
+		r := &restRelay{world: w, net: xdstest.NewNetwork()}
 		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return r.net.Dial(ctx, "") }}
 		r.http = &http.Client{Transport: transport}
 		if err := w.relay.ServeREST(r.net.Listener()); err != nil {
@@ -62,12 +62,12 @@ type answer struct {
 }
 
 // poll polls for some names of a type, and waits for nothing.
-func (r *rest) poll(suffix, version string, headers []string, names ...string) *answer {
+func (r *restRelay) poll(suffix, version string, headers []string, names ...string) *answer {
 	text, _ := json.Marshal(map[string]any{"node": map[string]string{"id": "poller"}, "version_info": version, "resourceNames": names})
 	return r.post(suffix, string(text), headers...)
 }
 
-func (r *rest) post(suffix, text string, headers ...string) *answer {
+func (r *restRelay) post(suffix, text string, headers ...string) *answer {
 	a := new(answer)
 	r.clients.Go(func() {
 		req, _ := http.NewRequest(http.MethodPost, "http://relay/v3/discovery:"+suffix, strings.NewReader(text))
@@ -101,7 +101,7 @@ func (a *answer) is(t *testing.T, code int, text string) {
 // TestPoll: a poll waits for half a second for what nobody knows yet, is then told to come again, gets everything, and
 // 304 while nothing changes.
 func TestPoll(t *testing.T) {
-	overREST(t, nil, func(r *rest) {
+	overREST(t, nil, func(r *restRelay) {
 		begin := time.Now()
 		early := r.poll("clusters", "", nil)
 		time.Sleep(time.Second)
@@ -143,7 +143,7 @@ func TestPoll(t *testing.T) {
 // TestPollOfAnEarlySet: a set that is not known to be complete goes to clients that have nothing (RECON-16). Who has shown
 // a version waits for all of it, as on a stream.
 func TestPollOfAnEarlySet(t *testing.T) {
-	overREST(t, []string{"timers.settle=1s"}, func(r *rest) {
+	overREST(t, []string{"timers.settle=1s"}, func(r *restRelay) {
 		begin := time.Now()
 		fresh := r.poll("clusters", "", nil)
 		has := r.poll("clusters", "of another replica", []string{"Prefer", "wait=60"})
@@ -166,7 +166,7 @@ func TestPollOfAnEarlySet(t *testing.T) {
 
 // TestPollWaits: Prefer: wait=N holds an answer until something changes, or for so long.
 func TestPollWaits(t *testing.T) {
-	overREST(t, []string{"downstream.rest.hold=3s"}, func(r *rest) {
+	overREST(t, []string{"downstream.rest.hold=3s"}, func(r *restRelay) {
 		first := r.poll("endpoints", "", nil, "a")
 		r.respond("EDS a@1")
 		synctest.Wait()
@@ -197,7 +197,7 @@ func TestPollWaits(t *testing.T) {
 
 // TestPollKeepsInterest: what a client has polled for stays subscribed for interest_ttl, and no longer.
 func TestPollKeepsInterest(t *testing.T) {
-	overREST(t, []string{"downstream.rest.interest_ttl=2m", "timers.name_linger=1s"}, func(r *rest) {
+	overREST(t, []string{"downstream.rest.interest_ttl=2m", "timers.name_linger=1s"}, func(r *restRelay) {
 		first := r.poll("endpoints", "", nil, "a", "b")
 		r.respond("EDS a@1 b@1")
 		synctest.Wait()
@@ -229,7 +229,7 @@ func TestPollKeepsInterest(t *testing.T) {
 
 // TestPollerIsBehind: a client that shows an old version three times in a row has not taken what it was sent.
 func TestPollerIsBehind(t *testing.T) {
-	overREST(t, nil, func(r *rest) {
+	overREST(t, nil, func(r *restRelay) {
 		state := func() session.Sync { return r.relay.Clients()[0].Sync }
 		r.poll("clusters", "", nil)
 		r.respond("CDS a@1")
@@ -268,7 +268,7 @@ func TestPollerIsBehind(t *testing.T) {
 
 // TestBadPolls: what is no request in JSON is refused, and says where.
 func TestBadPolls(t *testing.T) {
-	overREST(t, []string{"downstream.max_request_bytes=64KiB"}, func(r *rest) {
+	overREST(t, []string{"downstream.max_request_bytes=64KiB"}, func(r *restRelay) {
 		for _, bad := range []struct {
 			suffix, text string
 			headers      []string
@@ -312,7 +312,7 @@ func TestBadPolls(t *testing.T) {
 }
 
 // raw says something on a connection of its own, and returns what it hears before the connection ends or within a time.
-func (r *rest) raw(text string, within time.Duration) string {
+func (r *restRelay) raw(text string, within time.Duration) string {
 	r.t.Helper()
 	conn, err := r.net.Dial(context.Background(), "")
 	if err != nil {
@@ -330,7 +330,7 @@ func (r *rest) raw(text string, within time.Duration) string {
 
 // TestPollsAreFew: of more than max_pollers the newest of the client with most go.
 func TestPollsAreFew(t *testing.T) {
-	overREST(t, []string{"downstream.rest.max_pollers=3", "downstream.relays=[]"}, func(r *rest) {
+	overREST(t, []string{"downstream.rest.max_pollers=3", "downstream.relays=[]"}, func(r *restRelay) {
 		r.poll("endpoints", "", nil, "a")
 		r.respond("EDS a@1")
 		from := "10.0.0.1"
@@ -352,7 +352,7 @@ func TestPollsAreFew(t *testing.T) {
 
 // TestPollEndsWithTheRelay: a poll that waits is answered when the relay shuts down, and none is taken in while it drains.
 func TestPollEndsWithTheRelay(t *testing.T) {
-	overREST(t, nil, func(r *rest) {
+	overREST(t, nil, func(r *restRelay) {
 		first := r.poll("clusters", "", nil)
 		r.respond("CDS a@1")
 		synctest.Wait()
@@ -376,7 +376,7 @@ func TestPollEndsWithTheRelay(t *testing.T) {
 
 // TestPollOfSecrets: without an identity, and from another host, nobody gets secrets (NODE-6).
 func TestPollOfSecrets(t *testing.T) {
-	overREST(t, nil, func(r *rest) {
+	overREST(t, nil, func(r *restRelay) {
 		r.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return r.net.DialFrom(ctx, net.IPv4(10, 0, 0, 1))
 		}, DisableKeepAlives: true}
@@ -462,7 +462,7 @@ func TestRulesForPolls(t *testing.T) {
 		}
 	}
 	write(`{types: [EDS], names: ["a", "b"]}`)
-	overREST(t, []string{"authz.rules_file=" + rules}, func(r *rest) {
+	overREST(t, []string{"authz.rules_file=" + rules}, func(r *restRelay) {
 		r.poll("clusters", "", nil).is(t, http.StatusForbidden, "")
 		first := r.poll("endpoints", "", nil, "a", "secret")
 		if names := r.plane.Subscribed("up", "EDS"); strings.Join(names, " ") != "a" {

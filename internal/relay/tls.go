@@ -24,8 +24,16 @@ import (
 // refused for its certificate succeeds when that has been replaced.
 func (r *Relay) clientCredentials(e config.Entry) (_ credentials.TransportCredentials, security *hint.TLS, files *certs.Followed, err error) {
 	t := e.TLS
-	if !t.Enabled() {
+	rest, secure := e.OverREST()
+	if !t.Enabled() && !secure {
 		return insecure.NewCredentials(), nil, nil, nil
+	}
+	protocol := ""
+	switch {
+	case rest:
+		protocol = "http/1.1"
+	case t.ALPN == config.ALPNLenient:
+		protocol = "h2"
 	}
 	if files, err = r.certs.Follow(t.Files(e.Section, e.Address)); err != nil {
 		return nil, nil, nil, err
@@ -33,7 +41,7 @@ func (r *Relay) clientCredentials(e config.Entry) (_ credentials.TransportCreden
 	security = &hint.TLS{Certificate: t.Cert != "" || t.SPIFFE.Enabled(), SPIFFE: t.SPIFFE.Enabled()}
 	return &clientTLS{
 		TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}),
-		config:               t, files: files, security: security, handshakes: r.handshakes,
+		config:               t, protocol: protocol, files: files, security: security, handshakes: r.handshakes,
 	}, security, files, nil
 }
 
@@ -42,6 +50,7 @@ func (r *Relay) clientCredentials(e config.Entry) (_ credentials.TransportCreden
 type clientTLS struct {
 	credentials.TransportCredentials
 	config     config.ClientTLS
+	protocol   string // that a server is taken to speak which selects none; empty: gRPC decides
 	files      *certs.Followed
 	security   *hint.TLS
 	handshakes *handshakes
@@ -81,8 +90,8 @@ func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, raw n
 		t.InsecureSkipVerify, t.VerifyConnection = true, v.material.VerifySVID(c.config.SPIFFE.ServerID)
 	}
 	shake := credentials.NewTLS(t).ClientHandshake
-	if c.config.ALPN == config.ALPNLenient {
-		shake = lenient{t}.ClientHandshake
+	if c.protocol != "" {
+		shake = lenient{t, c.protocol}.ClientHandshake
 	}
 	conn, info, err := shake(ctx, authority, raw)
 	if err != nil {
@@ -103,16 +112,19 @@ func (c *clientTLS) Clone() credentials.TransportCredentials {
 }
 
 // lenient makes the handshake of a client as gRPC does, except that a server that selects
-// no application protocol is taken for one that speaks HTTP/2 all the same. gRPC offers
+// no application protocol is taken for one that speaks the one that is wanted. gRPC offers
 // this choice only through the environment of the process, and recommends a handshake of
 // one's own instead.
-type lenient struct{ config *tls.Config }
+type lenient struct {
+	config   *tls.Config
+	protocol string
+}
 
-// ClientHandshake offers nothing but HTTP/2; a server that selects something else is
+// ClientHandshake offers nothing but the protocol; a server that selects something else is
 // refused by crypto/tls.
 func (l lenient) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := l.config.Clone()
-	c.NextProtos, c.CipherSuites = []string{"h2"}, http2Suites
+	c.NextProtos, c.CipherSuites = []string{l.protocol}, http2Suites
 	if c.ServerName == "" {
 		c.ServerName = authority
 		if host, _, err := net.SplitHostPort(authority); err == nil {

@@ -1,7 +1,7 @@
 // Package xdsjson owns the JSON form of the SotW messages, which clients and control planes speak over REST
-// (protocol.md §13): it reads requests within bounds, and writes responses.
+// (protocol.md §13): it reads requests and responses within bounds, and writes both.
 //
-// A request is weighed before anything is made of it. A resource is turned into JSON once, for all who ask for it,
+// What is read is weighed before anything is made of it. A resource is turned into JSON once, for all who ask for it,
 // with the descriptors that are embedded in the program. It starts no goroutine and reads no clock.
 //
 // Limitations: what the descriptors do not know has no JSON form. A response with a message of an unknown type, also one

@@ -16,7 +16,10 @@ func Request(text []byte, limit int) (*discovery.DiscoveryRequest, *Mistake) {
 	if len(text) > limit {
 		return nil, &Mistake{TooLarge: true, Message: fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", len(text), limit)}
 	}
-	if m := weigh(text, limit); m != nil {
+	if m := weigh(text, MaxDepth, limit); m != nil {
+		if m.TooLarge {
+			m.Message += "; see downstream.max_request_bytes"
+		}
 		return nil, m
 	}
 	req := new(discovery.DiscoveryRequest)

@@ -25,9 +25,9 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, m.Message)
 }
 
-// weigh refuses a text that is too deep, or whose values would take more memory than limit. It reads it once, allocates
-// nothing, and does not care whether it is JSON otherwise.
-func weigh(text []byte, limit int) *Mistake {
+// weigh refuses a text that is deeper than deepest, or whose values would take more memory than limit. It reads it once,
+// allocates nothing, and does not care whether it is JSON otherwise.
+func weigh(text []byte, deepest, limit int) *Mistake {
 	depth, weight, line, start := 0, 0, 1, 0
 	at := func(i int, tooLarge bool, format string, args ...any) *Mistake {
 		return &Mistake{Line: line, Column: i - start + 1, Message: fmt.Sprintf(format, args...), TooLarge: tooLarge}
@@ -39,8 +39,8 @@ func weigh(text []byte, limit int) *Mistake {
 		case '"':
 			i = endOfString(text, i)
 		case '{', '[':
-			if depth++; depth > MaxDepth {
-				return at(i, false, "objects and lists are more than %d deep", MaxDepth)
+			if depth++; depth > deepest {
+				return at(i, false, "objects and lists are more than %d deep", deepest)
 			}
 			weight += element
 		case '}', ']':
@@ -49,7 +49,7 @@ func weigh(text []byte, limit int) *Mistake {
 			weight += element
 		}
 		if weight > limit {
-			return at(i, true, "the values before this would take more than %d bytes of memory; see downstream.max_request_bytes", limit)
+			return at(i, true, "the values before this would take more than %d bytes of memory", limit)
 		}
 	}
 	return nil

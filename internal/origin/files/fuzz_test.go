@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
 // fuzz reads whatever comes in a format: it never panics, and what it takes has names, once each.
@@ -15,7 +16,7 @@ func fuzz(f *testing.F, name string, seeds ...string) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 	}
-	types, err := loadTypes(nil)
+	types, err := readable.LoadFiles(nil)
 	if err != nil {
 		f.Fatal(err)
 	}

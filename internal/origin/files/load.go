@@ -72,9 +72,9 @@ func Load(path string, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	types, err := loadTypes(o.Descriptors)
+	types, err := readable.LoadFiles(o.Descriptors)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("upstream.files.descriptors: %w", err)
 	}
 	s := &Set{Resources: make(map[cache.TypeURL]map[string]Resource), Files: len(paths), types: types}
 	for _, path := range paths {
@@ -92,23 +92,6 @@ func Load(path string, o Options) (*Set, error) {
 		}
 	}
 	return s, nil
-}
-
-// loadTypes returns Envoy's API, and what the operator adds to it.
-func loadTypes(paths []string) (*readable.Set, error) {
-	var sets [][]byte
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("upstream.files.descriptors: %w", err)
-		}
-		sets = append(sets, data)
-	}
-	types, err := readable.LoadWith(sets...)
-	if err != nil {
-		return nil, fmt.Errorf("upstream.files.descriptors: %w; write it with protoc --include_imports --descriptor_set_out", err)
-	}
-	return types, nil
 }
 
 // list returns the files of a path, in order: of a directory those with a known suffix.
