@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -146,7 +147,7 @@ func (o *Origin) answer() {
 
 // resolve returns what names lead to, and those that lead to nothing.
 func (o *Origin) resolve(t cache.TypeURL, names []string) (set []cache.Received, missing []string) {
-	for _, name := range names {
+	for _, name := range Covered(names, maps.Values(o.world[t])) {
 		if r := o.world[t][name]; r != nil {
 			set = append(set, cache.Received{Resource: r, Upstream: r.Version})
 		} else {
@@ -194,7 +195,7 @@ func (o *Origin) differs(lane fanout.Lane, before map[string]*cache.Resource) (s
 	now := o.world[lane.Type]
 	names := either(now, before)
 	if !lane.Wildcard {
-		names = slices.Values(o.hub.On(lane).Names())
+		names = slices.Values(Covered(o.hub.On(lane).Names(), maps.Values(now), maps.Values(before)))
 	}
 	for name := range names {
 		switch is, was := now[name], before[name]; {

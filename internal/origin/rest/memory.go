@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,17 @@ type seen struct {
 type sighting struct {
 	*cache.Resource
 	at time.Time
+}
+
+// sighted yields the resources.
+func sighted(known map[string]sighting) iter.Seq[*cache.Resource] {
+	return func(yield func(*cache.Resource) bool) {
+		for _, of := range known {
+			if !yield(of.Resource) {
+				return
+			}
+		}
+	}
 }
 
 // take waits for the turn to ask for a type; false: ctx has ended.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/origin"
 )
 
 // poller asks for one lane of a stream.
@@ -168,6 +169,8 @@ func (o *Options) update(lane fanout.Lane, names []string, resources map[string]
 			}
 		}
 		slices.Sort(names)
+	} else {
+		names = origin.Covered(names, maps.Values(resources), sighted(known))
 	}
 	keeps := !o.Remove && !o.Session.Types.Of(lane.Type).FullState
 	for _, name := range names {
@@ -192,6 +195,8 @@ func (s *seen) touch(wildcard bool, names []string, now time.Time) {
 	known := s.lanes[wildcard]
 	if wildcard {
 		names = slices.Collect(maps.Keys(known))
+	} else {
+		names = origin.Covered(names, sighted(known))
 	}
 	for _, name := range names {
 		if of, ok := known[name]; ok {
