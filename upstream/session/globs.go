@@ -39,20 +39,16 @@ func (g *globs) forget(names []string) {
 	}
 }
 
-// answered returns the waiting globs that a response answers.
+// answered returns the waiting globs that a response answers with anything but a removal.
 func (g *globs) answered(u *cache.Update) (some []string) {
 	if len(g.waiting) == 0 {
 		return nil
 	}
-	add := func(name string) {
+	answered(u, func(name string) {
 		if _, waits := g.waiting[name]; waits {
 			some = append(some, name)
 		}
-	}
-	answered(u, add)
-	for _, name := range u.Removed {
-		add(name)
-	}
+	})
 	slices.Sort(some)
 	return slices.Compact(some)
 }
