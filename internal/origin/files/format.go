@@ -18,6 +18,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/readable"
+	"github.com/xds-relay/xds-relay/internal/xdsjson"
 )
 
 // format is how a file is written.
@@ -102,7 +103,7 @@ func (d *decoded) text(data []byte, into *discovery.DiscoveryResponse, most int)
 	switch d.format {
 	case asText:
 		if err = shallow(data); err == nil {
-			err = prototext.UnmarshalOptions{Resolver: resolver}.Unmarshal(data, into)
+			err = positioned(prototext.UnmarshalOptions{Resolver: resolver}.Unmarshal(data, into))
 		}
 		return err
 	case asYAML:
@@ -114,7 +115,7 @@ func (d *decoded) text(data []byte, into *discovery.DiscoveryResponse, most int)
 		return y.back(protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}.Unmarshal(y.json, into))
 	default:
 		if err = shallow(data); err == nil {
-			err = protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}.Unmarshal(data, into)
+			err = positioned(protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}.Unmarshal(data, into))
 		}
 		d.places = items(d.path, data)
 		return err
@@ -139,16 +140,20 @@ func (m *mistake) Error() string { return fmt.Sprintf("%d:%d: %s", m.line, m.col
 // position is how protojson and prototext begin an error. The space is a no-break space now and then.
 var position = regexp.MustCompile(`^(?:proto:)?[\s\x{a0}]*(?:syntax error )?\(line (\d+):(\d+)\): `)
 
-// positioned takes the position out of an error of protojson or prototext.
+// positioned takes the position out of an error of protojson or prototext, and leaves out the values that it quotes,
+// which may be secrets.
 func positioned(err error) error {
+	if err == nil {
+		return nil
+	}
 	text := err.Error()
 	m := position.FindStringSubmatch(text)
 	if m == nil {
-		return errors.New(strings.TrimLeft(strings.TrimPrefix(text, "proto:"), " \u00a0"))
+		return errors.New(xdsjson.Harmless(strings.TrimLeft(strings.TrimPrefix(text, "proto:"), " \u00a0")))
 	}
 	line, _ := strconv.Atoi(m[1]) // they are digits
 	column, _ := strconv.Atoi(m[2])
-	return &mistake{line, column, text[len(m[0]):]}
+	return &mistake{line, column, xdsjson.Harmless(text[len(m[0]):])}
 }
 
 // located names the file and the place of an error.
@@ -156,10 +161,7 @@ func located(path string, err error) error {
 	if m := (*mistake)(nil); errors.As(err, &m) {
 		return fmt.Errorf("%s:%w", path, m)
 	}
-	if m := (*mistake)(nil); errors.As(positioned(err), &m) {
-		return fmt.Errorf("%s:%w", path, m)
-	}
-	return fmt.Errorf("%s: %w", path, positioned(err))
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // shallow refuses text whose brackets nest too deep.

@@ -68,7 +68,7 @@ func yamlMistake(data []byte, err error) error {
 	}
 	text := err.Error()[len(m[0]):]
 	if a := yamlAnchor.FindStringSubmatch(text); a != nil {
-		return at(data, bytes.Index(data, []byte("*"+a[1])), "the anchor &"+a[1]+" of this alias does not stand before it")
+		return at(data, bytes.Index(data, []byte("*"+a[1])), "is an alias of an anchor that does not stand before it; quote a value that begins with *")
 	}
 	line, _ := strconv.Atoi(m[1]) // they are digits, or none
 	lines := bytes.SplitAfter(data, []byte("\n"))
