@@ -189,6 +189,9 @@ func (s *Set) add(d *decoded, f cache.Fingerprint) error {
 			return fmt.Errorf("%v: %w", at, err)
 		}
 		name, _ := cache.NameOf(r)
+		if cache.IsGlob(name) {
+			return fmt.Errorf("%v: %q is the name of a glob, which stands for other names; give it another", at, name)
+		}
 		if other, twice := set[name]; twice {
 			return fmt.Errorf("%v: %q is at %v, too; each %s has a name of its own", at, name, other.At, Kind(d.typeURL))
 		}

@@ -119,6 +119,7 @@ func TestMistakes(t *testing.T) {
 		"body of rubbish":     {map[string]string{"a.pb": strings.Replace(string(sound), "\n\x01a", "\n\x09a", 1)}, `DIR/a.pb: resources[0]: is no Cluster, or is cut short`},
 		"a ttl":               {map[string]string{"a.yaml": "resources:\n- {\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a, ttl: 1s, resource: {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a}}\n"}, `DIR/a.yaml:2:3: has a ttl, which nobody would renew; remove it`},
 		"no name":             {map[string]string{"a.yaml": head + "  connect_timeout: 1s\n"}, `DIR/a.yaml:2:3: has no name; give it one`},
+		"a glob":              {map[string]string{"a.yaml": head + "  name: xdstp://a/envoy.config.cluster.v3.Cluster/*\n"}, `DIR/a.yaml:2:3: "xdstp://a/envoy.config.cluster.v3.Cluster/*" is the name of a glob, which stands for other names; give it another`},
 		"two types": {map[string]string{"a.yaml": clusterYAML + "- \"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\n  name: l\n"},
 			`DIR/a.yaml:6:3: is of type "type.googleapis.com/envoy.config.listener.v3.Listener" in a file of type "type.googleapis.com/envoy.config.cluster.v3.Cluster"; each type has files of its own`},
 		"one name twice": {map[string]string{"a.yaml": clusterYAML + "- \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\n  name: a\n"}, `DIR/a.yaml:6:3: "a" is at DIR/a.yaml:3:3, too; each Cluster has a name of its own`},
