@@ -52,7 +52,7 @@ func clustersYAML(versions ...string) string {
 	b.WriteString("type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\nresources:\n")
 	for _, v := range versions {
 		name, label, _ := strings.Cut(v, "@")
-		fmt.Fprintf(&b, "- {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: %s, alt_stat_name: v%s}\n", name, label)
+		fmt.Fprintf(&b, "- {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: %q, alt_stat_name: v%s}\n", name, label)
 	}
 	return b.String()
 }
@@ -114,6 +114,60 @@ func TestFromFiles(t *testing.T) {
 		if ready, why := w.relay.Ready(); !ready {
 			t.Errorf("not ready: %s", why)
 		}
+	})
+}
+
+// TestFromFiles_Globs: a glob covers what is in files (NAME-11), and a change adds, changes and removes members. That it is
+// empty is told by its own name (NAME-12).
+func TestFromFiles_Globs(t *testing.T) {
+	const under = "xdstp://plane/envoy.config.cluster.v3.Cluster/"
+	const glob, other = under + "web/*?a=1&b=2", "?b=2&a=1" // a client may spell it in another order (NAME-8)
+	d := newDirectory(t)
+	put := func(members ...string) {
+		versions := []string{under + "web/x@1", under + "db/y@1"} // not covered
+		for _, m := range members {
+			name, version, _ := strings.Cut(m, "@")
+			versions = append(versions, under+"web/"+name+other+"@"+version)
+		}
+		d.put("clusters.yaml", clustersYAML(versions...))
+	}
+	put("a@1", "b@1")
+	inWorldOf(t, d, nil, func(w *world) {
+		c := w.openNamed("c", cache.Cluster, glob, under+"none/*")
+		late := func() *client { return w.openNamed("late", cache.Cluster, glob) }
+		wants := func(c *client, gone []string, members ...string) {
+			t.Helper()
+			synctest.Wait()
+			for i, m := range members {
+				members[i] = under + "web/" + m + "?a=1&b=2"
+			}
+			if got := c.names(); !slices.Equal(got, members) {
+				t.Errorf("%q are there, not %q", got, members)
+			}
+			if got := c.gone(); !slices.Equal(got, gone) {
+				t.Errorf("%q are gone, not %q", got, gone)
+			}
+		}
+		member := func(name string) string { return under + "web/" + name + "?a=1&b=2" }
+		wants(c, []string{under + "none/*"}, "a", "b")
+		a, b := c.version(member("a")), c.version(member("b"))
+		put("a@2", "b@1", "c@1")
+		time.Sleep(31 * time.Second)
+		wants(c, nil, "a", "b", "c")
+		if c.version(member("a")) == a || c.version(member("b")) != b {
+			t.Error("of two members only the first has changed")
+		}
+		put("b@1")
+		time.Sleep(31 * time.Second)
+		wants(c, []string{member("a"), member("c")}, "b")
+		wants(late(), nil, "b")
+		put()
+		time.Sleep(31 * time.Second)
+		wants(c, []string{glob, member("b")})
+		wants(late(), []string{glob})
+		put("d@1")
+		time.Sleep(31 * time.Second)
+		wants(c, nil, "d")
 	})
 }
 

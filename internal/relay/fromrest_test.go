@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -152,8 +151,9 @@ func (p *restPlane) list(one polled) []byte {
 		names = slices.Sorted(maps.Keys(p.world[one.typ]))
 	}
 	resources := []json.RawMessage{}
-	for _, name := range names {
-		if text, ok := p.world[one.typ][name]; ok {
+	for _, name := range slices.Sorted(maps.Keys(p.world[one.typ])) {
+		if slices.Contains(names, name) || slices.Contains(names, cache.GlobOf(name)) {
+			text := p.world[one.typ][name]
 			resources = append(resources, json.RawMessage(text))
 		}
 	}
@@ -214,19 +214,6 @@ func inRESTWorld(t *testing.T, set []string, f func(w *restWorld)) {
 // ask subscribes to names of a type.
 func (c *client) ask(t cache.TypeURL, names ...string) {
 	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(t), ResourceNamesSubscribe: names})
-}
-
-// openNamed opens a stream that subscribes to names alone.
-func (w *restWorld) openNamed(node string, t cache.TypeURL, names ...string) *client {
-	w.t.Helper()
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.dial()).DeltaAggregatedResources(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	c := &client{stream: stream, versions: make(map[string]string), errors: make(map[string]int32)}
-	c.send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: string(t), ResourceNamesSubscribe: names})
-	w.clients.Go(c.listen)
-	return c
 }
 
 func (w *restWorld) wants(c *client, names ...string) {
@@ -313,6 +300,64 @@ func TestFromREST_Absent(t *testing.T) {
 				w.plane.failing(nil)
 				time.Sleep(30 * time.Second)
 				w.wants(c, left...)
+			})
+		})
+	}
+}
+
+// TestFromREST_Globs: a glob goes up as it is (NAME-13), and what is answered is the answer to it (REST-12): a member that is
+// there is added, and one that was there and is not stays or goes. That a glob is empty is told by its own name (NAME-12).
+func TestFromREST_Globs(t *testing.T) {
+	const under = "xdstp://plane/envoy.config.endpoint.v3.ClusterLoadAssignment/"
+	const glob = under + "web/*"
+	for _, absent := range []string{"keep", "remove"} {
+		t.Run(absent, func(t *testing.T) {
+			inRESTWorld(t, []string{"upstream.rest.absent=" + absent}, func(w *restWorld) {
+				w.plane.set(cache.Endpoint, under+"web/a@100", under+"web/b@100", under+"db/c@100")
+				c := w.openNamed("c", cache.Endpoint, glob, under+"none/*")
+				w.wants(c, under+"web/a", under+"web/b")
+				if got := c.gone(); !slices.Equal(got, []string{under + "none/*"}) {
+					t.Errorf("%q are gone; it wants the empty glob", got)
+				}
+				for _, one := range w.plane.polls() {
+					if !slices.Equal(one.req.GetResourceNames(), []string{under + "none/*", glob}) {
+						t.Errorf("it asks for %q", one.req.GetResourceNames())
+					}
+				}
+				a, b := c.version(under+"web/a"), c.version(under+"web/b")
+				w.plane.set(cache.Endpoint, under+"web/a@200", under+"web/b@100", under+"web/d@100")
+				time.Sleep(6 * time.Second)
+				w.wants(c, under+"web/a", under+"web/b", under+"web/d")
+				if c.version(under+"web/a") == a || c.version(under+"web/b") != b {
+					t.Error("of two members only the first has changed")
+				}
+				kept := func(all ...string) []string {
+					if absent == "remove" {
+						return nil
+					}
+					return all
+				}
+				w.plane.set(cache.Endpoint, under+"web/b@100")
+				time.Sleep(6 * time.Second)
+				w.wants(c, slices.Sorted(slices.Values(append(kept(under+"web/a", under+"web/d"), under+"web/b")))...)
+				c.gone()
+				w.plane.set(cache.Endpoint)
+				time.Sleep(6 * time.Second)
+				w.wants(c, kept(under+"web/a", under+"web/b", under+"web/d")...)
+				if got := c.gone(); slices.Contains(got, glob) == (absent == "keep") || slices.Contains(got, under+"web/b") == (absent == "keep") {
+					t.Errorf("%q are gone", got)
+				}
+				late := w.openNamed("late", cache.Endpoint, glob)
+				w.wants(late, c.names()...)
+				if got := late.gone(); slices.Contains(got, glob) == (absent == "keep") {
+					t.Errorf("to a late client %q are gone", got)
+				}
+				w.plane.set(cache.Endpoint, under+"web/e@100")
+				time.Sleep(6 * time.Second)
+				w.wants(late, append(kept(under+"web/a", under+"web/b", under+"web/d"), under+"web/e")...)
+				if _, err := c.over(); err != nil {
+					t.Error(err)
+				}
 			})
 		})
 	}

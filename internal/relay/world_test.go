@@ -145,6 +145,7 @@ type client struct {
 	mu        sync.Mutex
 	versions  map[string]string
 	errors    map[string]int32
+	removed   []string  // since it was last looked at
 	heard     time.Time // the last response
 	responses int
 	nonce     string
@@ -172,6 +173,19 @@ func (w *world) openWith(conn *grpc.ClientConn, node string, headers ...string) 
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.clients.Go(c.listen)
+	return c
+}
+
+// openNamed opens a stream that subscribes to names alone.
+func (w *world) openNamed(node string, t cache.TypeURL, names ...string) *client {
+	w.t.Helper()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.dial()).DeltaAggregatedResources(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &client{stream: stream, versions: make(map[string]string), errors: make(map[string]int32)}
+	c.send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: string(t), ResourceNamesSubscribe: names})
 	w.clients.Go(c.listen)
 	return c
 }
@@ -212,6 +226,7 @@ func (c *client) hear() bool {
 	}
 	for _, name := range resp.GetRemovedResources() {
 		delete(c.versions, name)
+		c.removed = append(c.removed, name)
 	}
 	for _, e := range resp.GetResourceErrors() {
 		c.errors[e.GetResourceName().GetName()] = e.GetErrorDetail().GetCode()
@@ -227,6 +242,12 @@ func (c *client) see(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
+}
+
+// gone is what was removed since the last call, in order.
+func (c *client) gone() (names []string) {
+	c.see(func() { names, c.removed = slices.Sorted(slices.Values(c.removed)), nil })
+	return names
 }
 
 func (c *client) version(name string) (v string) {

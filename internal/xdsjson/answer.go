@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -39,17 +38,12 @@ func ReadResponse(text []byte, limit int, messages *readable.Set) (*discovery.Di
 		return resp, nil
 	}
 	m := misread(err)
-	if m.Message = harmless.FindString(m.Message); m.Message == "" {
-		m.Message = "cannot be read"
-	}
+	m.Message = Harmless(m.Message)
 	if !IsObject(text) || !json.Valid(text) {
 		m.Message = "is no JSON object: " + m.Message
 	}
 	return nil, m
 }
-
-// harmless is what protojson says of a mistake, as far as it quotes names alone: a value may be a secret.
-var harmless = regexp.MustCompile(`^(unable to resolve|unknown field|duplicate|error parsing|missing|exceeded) .*|^(invalid|unexpected) [\w.-]+( for \w+ (field \w+|key))?`)
 
 // IsObject reports whether a text begins as an object does.
 func IsObject(text []byte) bool {

@@ -1,5 +1,5 @@
 // Package files owns resources in files: it reads a directory, or one file, into a set of resources, and reads it again
-// when that changes (FS-1 to FS-10).
+// when that changes (FS-1 to FS-11).
 //
 // A load is the whole path, all or nothing: anything that is wrong is one error, with file, line and column, and what
 // was loaded before stays. It never writes, never opens what is not a regular file, and never reads what is written in

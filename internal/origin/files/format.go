@@ -18,6 +18,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/readable"
+	"github.com/xds-relay/xds-relay/internal/xdsjson"
 )
 
 // format is how a file is written.
@@ -51,6 +52,7 @@ type decoded struct {
 	format    format
 	typeURL   cache.TypeURL
 	resources []*anypb.Any
+	list      string  // the field that has them, if it is not resources
 	places    []Place // of the resources, as far as the format has any
 	types     *readable.Set
 }
@@ -60,27 +62,26 @@ func (d *decoded) place(i int) Place {
 	if i < len(d.places) {
 		return d.places[i]
 	}
-	return Place{File: d.path, Item: i}
+	return Place{File: d.path, List: d.list, Item: i}
 }
 
-// decode reads a file: one DiscoveryResponse (FS-1).
+// decode reads a file: one DiscoveryResponse (FS-1), or the list collection in its place (FS-11).
 func decode(path string, data []byte, types *readable.Set, most int) (*decoded, error) {
 	d := &decoded{path: path, format: formatOf(path), types: types}
 	response := new(discovery.DiscoveryResponse)
-	var err error
-	switch d.format {
-	case asBinary:
-		if err = (proto.UnmarshalOptions{RecursionLimit: maxDepth, Resolver: types.Resolver()}).Unmarshal(data, response); err != nil {
-			err = errors.New("is no binary DiscoveryResponse, or is cut short")
-		}
-	default:
-		err = d.text(data, response, most)
+	var collection *discovery.Resource
+	unmarshal, err := d.reader(data, most)
+	if err == nil {
+		collection, err = d.whole(response, unmarshal)
 	}
 	if err != nil && strings.HasSuffix(err.Error(), "unexpected EOF") {
 		err = at(data, len(data), "ends too early")
 	}
 	if err != nil {
 		return nil, located(path, err)
+	}
+	if collection != nil {
+		return d, d.expand(collection)
 	}
 	d.resources = response.GetResources()
 	if d.typeURL, err = typeOf(response); err != nil {
@@ -92,33 +93,39 @@ func decode(path string, data []byte, types *readable.Set, most int) (*decoded, 
 // byteOrderMark is what some editors put before UTF-8.
 var byteOrderMark = []byte("\uFEFF")
 
-// text reads the formats that people write.
-func (d *decoded) text(data []byte, into *discovery.DiscoveryResponse, most int) error {
-	if bytes.HasPrefix(data, byteOrderMark) {
-		return &mistake{1, 1, "begins with a byte order mark; save it as UTF-8 without one"}
-	}
+// reader returns what reads a message from the data of a file.
+func (d *decoded) reader(data []byte, most int) (func(proto.Message) error, error) {
 	resolver := d.types.Resolver()
-	var err error
-	switch d.format {
-	case asText:
-		if err = shallow(data); err == nil {
-			err = prototext.UnmarshalOptions{Resolver: resolver}.Unmarshal(data, into)
-		}
-		return err
-	case asYAML:
-		var y *yamlJSON
-		if y, err = toJSON(d.path, data, most); err != nil {
-			return err
+	asProto := protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}
+	if d.format == asBinary {
+		return func(into proto.Message) error {
+			if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth, Resolver: resolver}).Unmarshal(data, into); err != nil {
+				return errors.New("is no binary DiscoveryResponse, or is cut short")
+			}
+			return nil
+		}, nil
+	}
+	if bytes.HasPrefix(data, byteOrderMark) {
+		return nil, &mistake{1, 1, "begins with a byte order mark; save it as UTF-8 without one"}
+	}
+	if d.format == asYAML {
+		y, err := toJSON(d.path, data, most)
+		if err != nil {
+			return nil, err
 		}
 		d.places = y.items
-		return y.back(protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}.Unmarshal(y.json, into))
-	default:
-		if err = shallow(data); err == nil {
-			err = protojson.UnmarshalOptions{Resolver: resolver, RecursionLimit: maxDepth}.Unmarshal(data, into)
-		}
-		d.places = items(d.path, data)
-		return err
+		return func(into proto.Message) error { return y.back(asProto.Unmarshal(y.json, into)) }, nil
 	}
+	if err := shallow(data); err != nil {
+		return nil, err
+	}
+	if d.format == asText {
+		return func(into proto.Message) error {
+			return positioned(prototext.UnmarshalOptions{Resolver: resolver}.Unmarshal(data, into))
+		}, nil
+	}
+	d.places = items(d.path, data)
+	return func(into proto.Message) error { return positioned(asProto.Unmarshal(data, into)) }, nil
 }
 
 // mistake is what is wrong at a place of a file.
@@ -139,16 +146,20 @@ func (m *mistake) Error() string { return fmt.Sprintf("%d:%d: %s", m.line, m.col
 // position is how protojson and prototext begin an error. The space is a no-break space now and then.
 var position = regexp.MustCompile(`^(?:proto:)?[\s\x{a0}]*(?:syntax error )?\(line (\d+):(\d+)\): `)
 
-// positioned takes the position out of an error of protojson or prototext.
+// positioned takes the position out of an error of protojson or prototext, and leaves out the values that it quotes,
+// which may be secrets.
 func positioned(err error) error {
+	if err == nil {
+		return nil
+	}
 	text := err.Error()
 	m := position.FindStringSubmatch(text)
 	if m == nil {
-		return errors.New(strings.TrimLeft(strings.TrimPrefix(text, "proto:"), " \u00a0"))
+		return errors.New(xdsjson.Harmless(strings.TrimLeft(strings.TrimPrefix(text, "proto:"), " \u00a0")))
 	}
 	line, _ := strconv.Atoi(m[1]) // they are digits
 	column, _ := strconv.Atoi(m[2])
-	return &mistake{line, column, text[len(m[0]):]}
+	return &mistake{line, column, xdsjson.Harmless(text[len(m[0]):])}
 }
 
 // located names the file and the place of an error.
@@ -156,10 +167,7 @@ func located(path string, err error) error {
 	if m := (*mistake)(nil); errors.As(err, &m) {
 		return fmt.Errorf("%s:%w", path, m)
 	}
-	if m := (*mistake)(nil); errors.As(positioned(err), &m) {
-		return fmt.Errorf("%s:%w", path, m)
-	}
-	return fmt.Errorf("%s: %w", path, positioned(err))
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // shallow refuses text whose brackets nest too deep.
@@ -217,13 +225,10 @@ func (d *decoded) wrap(i int, body *anypb.Any) (*discovery.Resource, error) {
 			return nil, errors.New("is a Resource that cannot be read")
 		}
 	}
+	if err := servable(r); err != nil {
+		return nil, err
+	}
 	of := cache.TypeURL(r.GetResource().GetTypeUrl())
-	if r.GetTtl() != nil {
-		return nil, errors.New("has a ttl, which nobody would renew; remove it")
-	}
-	if len(r.GetAliases()) > 0 {
-		return nil, errors.New("has aliases, which files do not answer to; remove them, or list the resource under each name")
-	}
 	if of != d.typeURL {
 		return nil, fmt.Errorf("is of type %q in a file of type %q; each type has files of its own", string(of), string(d.typeURL))
 	}
@@ -243,6 +248,17 @@ func (d *decoded) wrap(i int, body *anypb.Any) (*discovery.Resource, error) {
 	return r, nil
 }
 
+// servable refuses what files cannot keep up.
+func servable(r *discovery.Resource) error {
+	switch {
+	case r.GetTtl() != nil:
+		return errors.New("has a ttl, which nobody would renew; remove it")
+	case len(r.GetAliases()) > 0:
+		return errors.New("has aliases, which files do not answer to; remove them, or list the resource under each name")
+	}
+	return nil
+}
+
 // sound refuses a binary body that is no message of its type, if that is known. The other formats were read as such.
 func (d *decoded) sound(body *anypb.Any) error {
 	t, err := d.types.Resolver().FindMessageByURL(body.GetTypeUrl())
@@ -255,10 +271,10 @@ func (d *decoded) sound(body *anypb.Any) error {
 	return nil
 }
 
-// items are the places of the resources of a JSON file.
+// items are the places of the resources of a JSON file: in resources, or in the entries of a list collection.
 func items(path string, data []byte) (places []Place) {
 	in := json.NewDecoder(bytes.NewReader(data))
-	depth, listed := 0, false
+	depth, of := 0, 0  // of is the depth of what is listed
 	line, from := 1, 0 // of the last place
 	for {
 		before := in.InputOffset()
@@ -267,7 +283,7 @@ func items(path string, data []byte) (places []Place) {
 			return places
 		}
 		delim, isDelim := token.(json.Delim)
-		if depth == 2 && listed && token != json.Delim(']') {
+		if depth == of && depth > 0 && token != json.Delim(']') {
 			at := int(before) + bytes.IndexAny(data[before:], "{\"[0123456789-tfn")
 			line += bytes.Count(data[from:at], []byte("\n"))
 			from = at
@@ -278,8 +294,10 @@ func items(path string, data []byte) (places []Place) {
 			depth++
 		case isDelim:
 			depth--
-		case depth == 1:
-			listed = token == "resources"
+		case depth == 1 && token == "resources", depth == 2 && of != depth && token == "entries":
+			of = depth + 1
+		case depth < of:
+			of = 0
 		}
 	}
 }

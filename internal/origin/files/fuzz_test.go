@@ -43,12 +43,14 @@ func fuzz(f *testing.F, name string, seeds ...string) {
 
 const clusterJSON = `{"type_url": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a"}]}`
 
+const collectionJSON = `{"version": "1", "resource": {"@type": "type.googleapis.com/envoy.config.listener.v3.ListenerCollection", "entries": [{"inline_entry": {"name": "a", "resource": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "a"}}}, {"locator": {"id": "b"}}]}}`
+
 func FuzzJSON(f *testing.F) {
-	fuzz(f, "f.json", clusterJSON, `{"resources": [[[1]]]}`, `{"resources": [{"@type": 1}], "x": {}}`)
+	fuzz(f, "f.json", clusterJSON, collectionJSON, `{"resources": [[[1]]]}`, `{"resources": [{"@type": 1}], "x": {}}`)
 }
 
 func FuzzYAML(f *testing.F) {
-	fuzz(f, "f.yaml", clusterYAML, clusterJSON, laughs(), "resources: &x [*x]", "a: 0x1F\nb: .inf\n? [c]\n: d", "\ta", "!!binary a")
+	fuzz(f, "f.yaml", clusterYAML, clusterJSON, collectionJSON, laughs(), "resources: &x [*x]", "a: 0x1F\nb: .inf\n? [c]\n: d", "\ta", "!!binary a")
 }
 
 func FuzzText(f *testing.F) {
@@ -60,5 +62,5 @@ func FuzzBinary(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	fuzz(f, "f.pb", string(sound), string(sound[:len(sound)-2]))
+	fuzz(f, "f.pb", string(sound), string(sound[:len(sound)-2]), inFormats(f, collection(f, "a", "b"))["a.pb"])
 }

@@ -51,17 +51,18 @@ type Resource struct {
 }
 
 // Place is where something stands in a file. Line and Column are 0 where the format has none, and Item is the place
-// in the list of resources.
+// in the list, which is that of the resources if it has no name.
 type Place struct {
 	File         string
 	Line, Column int
+	List         string
 	Item         int
 }
 
 // String is the place as editors and people know it.
 func (p Place) String() string {
 	if p.Line == 0 {
-		return fmt.Sprintf("%s: resources[%d]", p.File, p.Item)
+		return fmt.Sprintf("%s: %s[%d]", p.File, cmp.Or(p.List, "resources"), p.Item)
 	}
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
@@ -189,6 +190,9 @@ func (s *Set) add(d *decoded, f cache.Fingerprint) error {
 			return fmt.Errorf("%v: %w", at, err)
 		}
 		name, _ := cache.NameOf(r)
+		if cache.IsGlob(name) {
+			return fmt.Errorf("%v: %q is the name of a glob, which stands for other names; give it another", at, name)
+		}
 		if other, twice := set[name]; twice {
 			return fmt.Errorf("%v: %q is at %v, too; each %s has a name of its own", at, name, other.At, Kind(d.typeURL))
 		}

@@ -68,7 +68,7 @@ func yamlMistake(data []byte, err error) error {
 	}
 	text := err.Error()[len(m[0]):]
 	if a := yamlAnchor.FindStringSubmatch(text); a != nil {
-		return at(data, bytes.Index(data, []byte("*"+a[1])), "the anchor &"+a[1]+" of this alias does not stand before it")
+		return at(data, bytes.Index(data, []byte("*"+a[1])), "is an alias of an anchor that does not stand before it; quote a value that begins with *")
 	}
 	line, _ := strconv.Atoi(m[1]) // they are digits, or none
 	lines := bytes.SplitAfter(data, []byte("\n"))
@@ -148,7 +148,7 @@ func (y *yamlJSON) mapping(n *yaml.Node) error {
 		y.mark(key)
 		y.quote(key.Value)
 		y.text(":")
-		if y.depth == 1 && key.Value == "resources" {
+		if y.depth == 1 && key.Value == "resources" || y.depth == 2 && key.Value == "entries" { // of the Resource (FS-11)
 			for i, item := range value.Content {
 				y.items = append(y.items, Place{File: y.path, Line: item.Line, Column: item.Column, Item: i})
 			}

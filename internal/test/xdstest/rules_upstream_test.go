@@ -30,7 +30,7 @@ var upstreamRules = slices.Concat(
 	numbered("UP", 1, 19), numbered("UP", 21, 28),
 	numbered("MISS", 1, 10),
 	numbered("REST", 11, 16),
-	numbered("FS", 1, 10),
+	numbered("FS", 1, 11),
 	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 16),
 	numbered("TTL", 1, 13),
@@ -46,14 +46,15 @@ const polls = "transcripts speak gRPC; "
 // shows it instead.
 var upstreamReasons = map[string]string{
 	"FS-1": files, "FS-2": files, "FS-3": files, "FS-4": files, "FS-5": files, "FS-6": files, "FS-7": files, "FS-8": files, "FS-9": files, "FS-10": files,
+	"FS-11":   "what stands in files is no message; internal/origin/files.TestCollections and its like",
 	"REST-11": polls + "relay.TestFromREST, TestFromREST_OneAtATime, _Fleet and _Again, internal/origin/rest, e2e.TestREST, e2e/envoy.TestSovereign",
 	"REST-12": polls + "relay.TestFromREST and TestFromREST_Absent",
 	"REST-13": polls + "relay.TestFromREST_Failure and _OneType, internal/origin/rest.TestFailures",
 	"REST-14": polls + "relay.TestFromREST_Wait and _WaitBeside",
 	"REST-15": polls + "relay.TestFromREST_Guard and _Fallback",
 	"REST-16": polls + "internal/origin/rest.TestDecode, internal/xdsjson.TestBadResponse and FuzzReadResponse",
-	"UP-12": "a response above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
-	"UP-27": "a transcript has one list of control planes; relay.TestByType and its like, e2e/envoy.TestByType",
+	"UP-12":   "a response above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
+	"UP-27":   "a transcript has one list of control planes; relay.TestByType and its like, e2e/envoy.TestByType",
 	"UP-13": "keepalive and TCP_USER_TIMEOUT are options of real sockets, and a transcript has none; " +
 		"upstream.TestDeadPeersAreNoticed reads them back",
 	"ERR-13":  "a message above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
