@@ -38,7 +38,6 @@ func ReadResponse(text []byte, limit int, messages *readable.Set) (*discovery.Di
 		return resp, nil
 	}
 	m := misread(err)
-	m.Message = Harmless(m.Message)
 	if !IsObject(text) || !json.Valid(text) {
 		m.Message = "is no JSON object: " + m.Message
 	}

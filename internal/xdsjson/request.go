@@ -32,15 +32,16 @@ func Request(text []byte, limit int) (*discovery.DiscoveryRequest, *Mistake) {
 // place is where protojson says that a mistake is.
 var place = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
 
-// misread is an error of protojson, which begins with "proto:" and a space that differs from build to build.
+// misread is an error of protojson without the values that it quotes. It begins with "proto:" and a space that differs from build to build.
 func misread(err error) *Mistake {
 	text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 	text = strings.TrimPrefix(text, "syntax error ")
-	m := &Mistake{Message: text}
+	m := new(Mistake)
 	if found := place.FindStringSubmatch(text); found != nil {
 		m.Line, _ = strconv.Atoi(found[1])
 		m.Column, _ = strconv.Atoi(found[2])
-		m.Message = text[len(found[0]):]
+		text = text[len(found[0]):]
 	}
+	m.Message = Harmless(text)
 	return m
 }
