@@ -15,11 +15,10 @@ import (
 // so every player can use it. Nothing in it survives the stream. It also holds the relay to what must be true of
 // every response; what Hear returns as an error is a fault of the relay that no transcript has to mention.
 type Dialogue struct {
-	SotW     bool
-	V2       bool         // the transport is that of the v2 API
-	Node     *corev3.Node // sent with the first request; nil sends none
-	Show     []string     // fields of a response to print: nonce, version, id
-	Versions bool         // print versions as they are instead of checking them against Fingerprint
+	SotW bool
+	V2   bool         // the transport is that of the v2 API
+	Node *corev3.Node // sent with the first request; nil sends none
+	Show []string     // fields of a response to print: nonce, version, id
 
 	spoken bool
 	fault  error // of the words of the node
@@ -40,7 +39,7 @@ type topic struct {
 func NewDialogue(actor string, open Command, t *Transcript) *Dialogue {
 	d := &Dialogue{SotW: open.Variant == "sotw", V2: open.V2()}
 	if t != nil {
-		d.Show, d.Versions = t.Show, slices.ContainsFunc(t.Config, func(kv string) bool { return strings.HasSuffix(kv, "version_identity=upstream") })
+		d.Show = t.Show
 	}
 	if _, without := open.Options["nonode"]; without {
 		return d
@@ -247,8 +246,6 @@ func (d *Dialogue) resource(typeURL string, w *discoveryv3.Resource, versioned b
 			r.Version = "?"
 			if label, ok := d.labels[w.GetVersion()]; ok {
 				r.Version = label
-			} else if d.Versions {
-				r.Version = w.GetVersion()
 			}
 		}
 		return r, nil
@@ -264,10 +261,6 @@ func (d *Dialogue) resource(typeURL string, w *discoveryv3.Resource, versioned b
 	}
 	r.Version = r.Label
 	if !versioned {
-		return r, nil
-	}
-	if d.Versions {
-		r.Version = w.GetVersion()
 		return r, nil
 	}
 	return r, d.checkVersion(w, r)

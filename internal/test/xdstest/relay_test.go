@@ -80,7 +80,7 @@ func (f *forwarder) forward(_ any, down grpc.ServerStream) error {
 		} else if err != nil {
 			return err
 		}
-		if delta, ok := resp.(*discoveryv3.DeltaDiscoveryResponse); ok && !slices.Contains(f.config, "version_identity=upstream") {
+		if delta, ok := resp.(*discoveryv3.DeltaDiscoveryResponse); ok {
 			for _, r := range delta.GetResources() {
 				if r.GetResource() != nil && r.GetVersion() != "wrong" {
 					r.Version, _ = fingerprint(r.GetResource(), r.GetAliases())

@@ -35,7 +35,7 @@ var upstreamRules = slices.Concat(
 	numbered("ERR", 1, 16),
 	numbered("TTL", 1, 13),
 	numbered("VALID", 1, 13),
-	numbered("H", 1, 34), numbered("H", 36, 42),
+	numbered("H", 1, 42),
 )
 
 const files = "what stands in files is no message; internal/origin/files, relay.TestFromFiles and its like, e2e/envoy.TestFiles"
@@ -61,7 +61,7 @@ var upstreamReasons = map[string]string{
 	"ERR-14":  "a transcript ends when its relay does; TestShutdownIsSpread and TestReadiness",
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
 	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
-	"RECON-5": "a client always gets fingerprints",
+	"RECON-5": "the player fails on a version that is no fingerprint; xdstest.Dialogue.Hear",
 	"VALID-7": "bytes that are shared are the same bytes; downstream.TestBytesAreShared, downstream.TestGzipOnceForAll and downstream.TestGzipIsTheSame",
 	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream/session and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
 	"VALID-10": "transcripts for groups, and what needs many connections or a clock of its own: " +
