@@ -87,7 +87,12 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			continue
 		}
 		_, waits := slices.BinarySearch(x.changed.items, id) // holdForCDS leaves the items sorted
-		for r := range v.Leading(id) {
+		a := v.Answer(id)
+		resources := a.Resources()
+		if v.Glob(id) {
+			resources = slices.Collect(v.Leading(id))
+		}
+		for _, r := range resources {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
 				yield(r, x.renewedTo)
 			}
