@@ -17,7 +17,9 @@ func takesTTL(node *core.Node, delta bool) bool {
 }
 
 // unwraps reports whether a client's node says that it takes a resource out of a wrapper on SotW.
-func unwraps(node *core.Node) bool { return lists(node, "resource-in-sotw", "supports-resource-in-sotw") }
+func unwraps(node *core.Node) bool {
+	return lists(node, "resource-in-sotw", "supports-resource-in-sotw")
+}
 
 // lists reports whether a client's node lists a client feature, in one of several spellings.
 func lists(node *core.Node, spellings ...string) bool {
