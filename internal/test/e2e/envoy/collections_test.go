@@ -16,7 +16,7 @@ func isGlob(name string) bool {
 	return strings.HasPrefix(path, "xdstp://") && strings.HasSuffix(path, "/*")
 }
 
-// globOf is the glob that an xdstp name is a member of.
+// globOf is the glob that an xdstp name is a member of, as an Envoy asks for it: with its context parameters in order.
 func globOf(name string) string {
 	path, parameters, has := strings.Cut(name, "?")
 	if !strings.HasPrefix(path, "xdstp://") {
@@ -24,7 +24,9 @@ func globOf(name string) string {
 	}
 	glob := path[:strings.LastIndexByte(path, '/')] + "/*"
 	if has {
-		glob += "?" + parameters
+		sorted := strings.Split(parameters, "&")
+		slices.Sort(sorted)
+		glob += "?" + strings.Join(sorted, "&")
 	}
 	return glob
 }

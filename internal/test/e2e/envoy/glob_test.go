@@ -409,6 +409,41 @@ func TestGlobContext(t *testing.T) {
 	}
 }
 
+// A control plane may name its members with context parameters in an order of its own. An Envoy knows each listener and
+// cluster by that very name, and so has to be told in the same spelling that it is gone.
+func TestGlobSpelling(t *testing.T) {
+	for _, w := range globbed(0, 1, 2) {
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			m := w.makes()
+			spelled := func(name string) string { return name + "?xds.node.id=envoy&xds.node.cluster=e2e" }
+			stays, leaves, cluster := spelled(webAt("stays")), spelled(webAt("leaves")), spelled(clusterAt("leaves"))
+			says := loopback.Reserve(t)
+			has := world{}
+			has.put(cache.Listener, stays, m.says(stays, says, "0"))
+			has.put(cache.Listener, leaves, m.says(leaves, anyPort, "leaves"))
+			has.put(cache.Cluster, cluster, m.joined(cluster, hostsAt("leaves")))
+			has.put(cache.Endpoint, hostsAt("leaves"), endpoints(hostsAt("leaves"), "127.0.0.1:1"))
+			s := play(t, w, has)
+			e := globEnvoy(t, "envoy", s.tap.Addr, "web", func(b realenvoy.Bootstrap) { b["node_context_params"] = []string{"id", "cluster"} })
+			readyFor(t, e, stays, "0")
+			address := readyFor(t, e, leaves, "leaves")
+			if err := holds(e, []string{stays, leaves}, []string{cluster}); err != nil {
+				t.Error(err)
+			}
+			s.plane.Change(func(has world) {
+				has.put(cache.Listener, stays, m.says(stays, says, "1"))
+				has.drop(cache.Listener, leaves)
+				has.drop(cache.Cluster, cluster)
+			})
+			peer.Eventually(t, patience, func() error { return answers(says, "1") })
+			noListener(t, e, leaves, address)
+			peer.Eventually(t, patience, func() error { return holds(e, []string{stays}, nil) })
+			s.accepted()
+		})
+	}
+}
+
 // waits has an Envoy wait so long for its collections.
 func waits(long string) func(realenvoy.Bootstrap) {
 	return func(b realenvoy.Bootstrap) {
