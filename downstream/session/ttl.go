@@ -17,7 +17,9 @@ func takesTTL(node *core.Node, delta bool) bool {
 }
 
 // unwraps reports whether a client's node says that it takes a resource out of a wrapper on SotW.
-func unwraps(node *core.Node) bool { return lists(node, "resource-in-sotw", "supports-resource-in-sotw") }
+func unwraps(node *core.Node) bool {
+	return lists(node, "resource-in-sotw", "supports-resource-in-sotw")
+}
 
 // lists reports whether a client's node lists a client feature, in one of several spellings.
 func lists(node *core.Node, spellings ...string) bool {
@@ -87,7 +89,8 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			continue
 		}
 		_, waits := slices.BinarySearch(x.changed.items, id) // holdForCDS leaves the items sorted
-		for r := range v.Leading(id) {
+		// In a list: a loop over the iterator has the caller's function allocated, for each response of each client.
+		for _, r := range slices.Collect(v.Leading(id)) {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
 				yield(r, x.renewedTo)
 			}
