@@ -17,6 +17,8 @@ type Resource struct {
 	// Name is the resource's own name, an opaque byte string (NAME-1) in its canonical spelling
 	// (NAME-8), as are the Aliases and EndpointName.
 	Name string
+	// Spelled is the name as upstream spells it, which the wire form has.
+	Spelled string
 	// Version is the version that clients see: the fingerprint of the content (RECON-1), or for a
 	// negative answer the upstream's own string.
 	Version string
@@ -70,9 +72,11 @@ const (
 // equivalent fields holds it; ok is false if both or neither do (NAME-2). Whatever
 // spelling was received, it is canonical (NAME-8).
 func NameOf(r *discovery.Resource) (name string, ok bool) {
-	plain, qualified := r.GetName(), r.GetResourceName().GetName()
-	return Canonical(plain + qualified), (plain == "") != (qualified == "")
+	return Canonical(spelling(r)), (r.GetName() == "") != (r.GetResourceName().GetName() == "")
 }
+
+// spelling is the name as received.
+func spelling(r *discovery.Resource) string { return r.GetName() + r.GetResourceName().GetName() }
 
 // Names yields the resource's name, its aliases, and the glob that covers it.
 func (r *Resource) Names() iter.Seq[string] {
@@ -105,7 +109,7 @@ func (r *Resource) others() iter.Seq[string] {
 func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	name, _ := NameOf(r)
 	res := &Resource{
-		Name: name, Aliases: Canonicals(r.GetAliases()), Negative: r.GetResource() == nil,
+		Name: name, Spelled: spelling(r), Aliases: Canonicals(r.GetAliases()), Negative: r.GetResource() == nil,
 		DoNotCache: r.GetResource() != nil && r.GetCacheControl().GetDoNotCache(),
 	}
 	if glob := GlobOf(name); !res.Negative && !slices.Contains(res.Aliases, glob) {
@@ -147,11 +151,11 @@ func (r *Resource) Heading() []byte { return r.heading }
 // one client (NAME-9). Its body is not changed, whatever name that has (VALID-2).
 func (r *Resource) Respelled(name string) *Resource {
 	c := *r
-	at := bytes.Index(r.heading, []byte(r.Name))
-	if at < 0 || len(name) != len(r.Name) {
+	at := bytes.Index(r.heading, []byte(r.Spelled))
+	if at < 0 || len(name) != len(r.Spelled) {
 		return r
 	}
-	c.Name = name
+	c.Name, c.Spelled = name, name
 	front, back := len(r.element)-len(r.content), len(r.heading)
 	c.element = bytes.Clone(r.element)
 	c.content = c.element[front:]
@@ -166,13 +170,9 @@ func (r *Resource) Size() int { return len(r.element) }
 func (r *Resource) encode(in *discovery.Resource) {
 	var front, back []byte
 	if qualified := in.GetResourceName(); qualified != nil {
-		if qualified.GetName() != r.Name {
-			qualified = proto.CloneOf(qualified)
-			qualified.Name = r.Name
-		}
 		front = appendMessage(front, fieldQualifiedName, qualified)
 	} else {
-		front = appendField(front, fieldName, r.Name)
+		front = appendField(front, fieldName, r.Spelled)
 	}
 	if r.Version != "" {
 		front = appendField(front, fieldVersion, r.Version)

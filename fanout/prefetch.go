@@ -57,7 +57,8 @@ func (h *Hub) prefetch(of cache.TypeURL, turns []turn, types []cache.TypeURL, no
 }
 
 // Prefetch has names of a type linger, or the wildcard, that no client asks for yet. Where clients use the wildcard,
-// names would need a second stream (WILD-13) and are left to them, and the other way round.
+// names would need a second stream (WILD-13) and are left to them, and the other way round. What a glob covers that clients
+// ask for comes with it.
 func (h *Hub) Prefetch(t cache.TypeURL, names []string, now time.Time) {
 	until := now.Add(h.limits.Load().Linger)
 	if !until.After(now) {
@@ -77,6 +78,7 @@ func (x *index) prefetch(name string, until time.Time) {
 	wanted := x.notes()
 	switch {
 	case x.suspect, x.linger.len >= x.linger.most, wanted.wildcard:
+	case x.desiredName(cache.GlobOf(name)):
 	case name != Wildcard:
 		if id := x.named.Intern(name); !x.desired(id) {
 			x.expect(id, until)

@@ -38,7 +38,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	}
 	x.sending(u, sp.answer)
 	sp.answer = true // the other parts are no push of their own
-	x.spelled.respell(r)
+	x.respell(r)
 	return r
 }
 

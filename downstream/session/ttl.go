@@ -89,12 +89,8 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			continue
 		}
 		_, waits := slices.BinarySearch(x.changed.items, id) // holdForCDS leaves the items sorted
-		a := v.Answer(id)
-		resources := a.Resources()
-		if v.Glob(id) {
-			resources = slices.Collect(v.Leading(id))
-		}
-		for _, r := range resources {
+		// In a list: a loop over the iterator has the caller's function allocated, for each response of each client.
+		for _, r := range slices.Collect(v.Leading(id)) {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
 				yield(r, x.renewedTo)
 			}

@@ -45,9 +45,22 @@ func (s *spellings) of(name string) string {
 	return name
 }
 
-// respell puts the client's spellings into a response.
-func (s *spellings) respell(r *Response) {
-	if len(s.own) == 0 {
+// respell puts the client's spellings into a response. What a Delta client asks for by another name, such as a glob, it
+// has never spelled itself: upstream's spelling is its own then, and it hears of the end in the same.
+func (x *exchange) respell(r *Response) {
+	s := &x.spelled
+	other := slices.ContainsFunc(r.Resources, otherwise) || slices.ContainsFunc(r.Heartbeats, otherwise)
+	if other && r.Delta {
+		x.sub.Read(func(v fanout.View) {
+			for _, res := range r.Resources {
+				if _, own := s.own[res.Name]; own || subscribes(v, res.Name) {
+					continue
+				}
+				s.note(res.Name, res.Spelled)
+			}
+		})
+	}
+	if len(s.own) == 0 && !other {
 		return
 	}
 	r.Resources, r.Heartbeats = s.respellAll(r, r.Resources), s.respellAll(r, r.Heartbeats)
@@ -60,10 +73,13 @@ func (s *spellings) respell(r *Response) {
 	}
 }
 
+// otherwise reports whether upstream spells a resource's name in another way than the relay.
+func otherwise(r *cache.Resource) bool { return r.Spelled != r.Name }
+
 // respellAll returns resources under the client's spellings. The list and the resources may be shared,
 // and are not changed.
 func (s *spellings) respellAll(r *Response, resources []*cache.Resource) []*cache.Resource {
-	other := func(res *cache.Resource) bool { return s.of(res.Name) != res.Name }
+	other := func(res *cache.Resource) bool { return s.of(res.Name) != res.Spelled }
 	if !slices.ContainsFunc(resources, other) {
 		return resources
 	}

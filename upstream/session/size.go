@@ -101,7 +101,8 @@ func (p *pending) takeBatch(names []string, r *budget, wait func(name string) bo
 // opening is how a lane is asked for: what its first request says, and what that leaves.
 type opening struct {
 	listed []string
-	shown  map[string]string // name to version
+	// shown are versions by name, as upstream spells it, and known the same by the canonical one.
+	shown, known map[string]string
 	// rest are names that later requests list, hidden what is here and not shown.
 	rest, hidden []string
 }
@@ -115,7 +116,7 @@ func fit(r *budget, names []string, here []cache.Held) (o opening) {
 		i := leadsTo(names, h)
 		leads[i] = append(leads[i], h)
 	}
-	o.shown = make(map[string]string, len(here))
+	o.shown, o.known = make(map[string]string, len(here)), make(map[string]string, len(here))
 	for i, name := range names {
 		if !r.take(nameSize(name)) {
 			o.rest = names[i:]
@@ -123,13 +124,13 @@ func fit(r *budget, names []string, here []cache.Held) (o opening) {
 		}
 		for _, h := range leads[i] {
 			if r.take(tag + protowire.SizeBytes(nameSize(h.Name)+nameSize(h.Upstream))) {
-				o.shown[h.Name] = h.Upstream
+				o.shown[h.Spelled], o.known[h.Name] = h.Upstream, h.Upstream
 			}
 		}
 	}
 	o.listed = names[:len(names)-len(o.rest)]
 	for _, h := range here {
-		if _, ok := o.shown[h.Name]; !ok {
+		if _, ok := o.known[h.Name]; !ok {
 			o.hidden = append(o.hidden, h.Name)
 		}
 	}

@@ -303,7 +303,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		if l.lane.Wildcard {
 			s.awake.shown[l] = true
 		}
-		l.echo = echo{unmentioned: maps.Clone(o.shown)}
+		l.echo = echo{unmentioned: o.known}
 	}
 	s.hub.On(l.lane).Unannounce(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)

@@ -6,6 +6,8 @@
 // The control plane is the test's own server of the plain protocol, so that its world
 // and its timing are the test's: it sends listeners and routes either when it sends
 // clusters, as go-control-plane does, or only when these are acknowledged, as Consul does.
+// It serves xdstp globs, which go-control-plane's cache does not; a collection of a size that
+// no Envoy would have is played with clients of the test's own.
 // What gets another name is also played with go-control-plane's own snapshots.
 // Where the relay shows something that looks wrong, the same is done with an Envoy that
 // is connected directly. It owns nothing that runs in a relay: apart from this comment it holds only tests.

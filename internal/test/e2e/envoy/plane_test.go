@@ -41,6 +41,8 @@ type plane struct {
 	// tellsMissing: a name that is asked for and does not exist is answered; else with
 	// silence, as go-control-plane does.
 	tellsMissing bool
+	// hushed: a glob without members is answered with silence; else by its name.
+	hushed bool
 	// credentials are those of its listener; nil: plaintext.
 	credentials credentials.TransportCredentials
 	// loads takes in load reports; nil: it has no such service.
@@ -274,12 +276,14 @@ func (c *conversation) take(r request, now view) {
 			t.fresh[name] = true
 		}
 	}
+	t.asksGlobs(r)
 	for _, name := range r.less {
 		delete(t.names, name)
 		delete(t.fresh, name)
 		if !t.wildcard {
 			delete(t.sent, name)
 		}
+		t.leavesGlob(name)
 	}
 }
 
@@ -331,12 +335,13 @@ func place(u cache.TypeURL) int {
 // wants says whether the client's interest covers a resource.
 func (c *conversation) wants(t *topic, name string, r resource) bool {
 	hidden := c.p.onDemand != nil && c.p.onDemand(t.url, name)
-	return t.wildcard && !hidden || t.names[name] || slices.ContainsFunc(r.aliases, func(alias string) bool { return t.names[alias] })
+	return t.wildcard && !hidden || t.names[name] || t.names[globOf(name)] || slices.ContainsFunc(r.aliases, func(alias string) bool { return t.names[alias] })
 }
 
 func (c *conversation) add(t *topic, now view) error {
 	has, beats := now.world[t.url], now.beats[t.url]
-	var news, gone, missing []string
+	var news, gone []string
+	missing := t.answersGlobs(has, c.p.hushed)
 	if slices.Contains(consumers, t.url) {
 		gone = t.forget(has)
 	}

@@ -54,6 +54,42 @@ func TestReadyTimes(t *testing.T) {
 	}
 }
 
+// TestGlobReadyTimes is TestReadyTimes for Envoys that take listeners and clusters from globs (NAME-11).
+func TestGlobReadyTimes(t *testing.T) {
+	rounds := measured(t)
+	for _, away := range []time.Duration{0, 50 * time.Millisecond} {
+		begin := func(t *testing.T, relays int, sets ...string) *scene {
+			w := way{relays: relays}
+			has := world{}
+			w.makes().putService(has, "a", realenvoy.Backend(t, "a"))
+			s := play(t, w, has, sets...)
+			s.links[0].Lag(away/2, 0)
+			return s
+		}
+		ready := func(t *testing.T, s *scene, i int) time.Duration {
+			return tookToBeReady(t, globEnvoy(t, fmt.Sprintf("envoy-%d", i), s.tap.Addr, "web", func(b realenvoy.Bootstrap) { b["stats_flush_interval"] = flushes }))
+		}
+		for relays := range 3 {
+			t.Run(fmt.Sprintf("%v away, relays=%d, nobody was there before", away, relays), func(t *testing.T) {
+				medianOf(t, rounds, func(i int) time.Duration { return ready(t, begin(t, relays), i) })
+			})
+			if relays == 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v away, relays=%d, they know the control plane", away, relays), func(t *testing.T) {
+				s := begin(t, relays, "groups.key=[id]") // each Envoy is a group of its own, and finds nothing there
+				ready(t, s, -1)
+				medianOf(t, rounds, func(i int) time.Duration { return ready(t, s, i) })
+			})
+			t.Run(fmt.Sprintf("%v away, relays=%d, they have all", away, relays), func(t *testing.T) {
+				s := begin(t, relays)
+				ready(t, s, -1)
+				medianOf(t, rounds, func(i int) time.Duration { return ready(t, s, i) })
+			})
+		}
+	}
+}
+
 // measured is how many measurements each figure is of.
 func measured(t *testing.T) int {
 	t.Helper()
@@ -128,10 +164,17 @@ func far(t *testing.T, relays int, away time.Duration, sets ...string) *scene {
 }
 
 // readyAfter starts an Envoy, and returns how long it took. It is gone then.
-func (s *scene) readyAfter(t *testing.T, i int) (took time.Duration) {
+func (s *scene) readyAfter(t *testing.T, i int) time.Duration {
 	b := realenvoy.ADS(realenvoy.Node{ID: fmt.Sprintf("envoy-%d", i), Cluster: "e2e"}, realenvoy.Source{Target: s.tap.Addr})
-	b["stats_flush_interval"] = "0.1s"
-	e := realenvoy.Start(t, b, realenvoy.Options{Name: "envoy"})
+	b["stats_flush_interval"] = flushes
+	return tookToBeReady(t, realenvoy.Start(t, b, realenvoy.Options{Name: "envoy"}))
+}
+
+// flushes is how often an Envoy takes stock, before which it does not tell how long it took.
+const flushes = "0.1s"
+
+// tookToBeReady is how long an Envoy took. It is gone then.
+func tookToBeReady(t *testing.T, e *realenvoy.Envoy) (took time.Duration) {
 	defer e.Kill()
 	e.WaitReady(patience)
 	peer.Eventually(t, patience, func() error {

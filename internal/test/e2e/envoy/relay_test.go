@@ -115,6 +115,14 @@ func (r *relayed) nacks() (n int) {
 // again, on the same address and with the same files.
 func startProcess(t testing.TB, upstream string, sets ...string) *peer.Relay {
 	t.Helper()
+	r := newProcess(t, upstream, sets...)
+	r.Start()
+	return r
+}
+
+// newProcess is one that does not run yet.
+func newProcess(t testing.TB, upstream string, sets ...string) *peer.Relay {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "relay") // short: the name of a socket may have 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +130,5 @@ func startProcess(t testing.TB, upstream string, sets ...string) *peer.Relay {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	addr, socket := loopback.Reserve(t), filepath.Join(dir, "admin")
 	args := []string{"--upstream", upstream, "--listen", addr, "--admin", peer.Target(socket)}
-	r := peer.NewRelay(t, addr, socket, args, slices.Concat(peer.QuickBackoff, sets)...)
-	r.Start()
-	return r
+	return peer.NewRelay(t, addr, socket, args, slices.Concat(peer.QuickBackoff, sets)...)
 }
