@@ -83,20 +83,20 @@ func contains(resources iter.Seq[*cache.Resource], such func(*cache.Resource) bo
 	return false
 }
 
-// withMembers returns names, with what the client may have because of a glob among them in the glob's place.
-func (g *givenUp) withMembers(names []string) (all []string) {
-	if !slices.ContainsFunc(names, cache.IsGlob) {
+// withMembers returns names, with what the client may have because of a glob among them in the globs' place.
+func (g *givenUp) withMembers(names []string) []string {
+	others, globs := withoutGlobs(names)
+	if len(globs) == 0 {
 		return names
 	}
-	for _, name := range names {
-		if !cache.IsGlob(name) {
-			all = append(all, name)
-			continue
-		}
-		for member := range g.names {
-			if member != name && cache.GlobOf(member) == name {
-				all = append(all, member)
-			}
+	left := make(nameSet, len(globs))
+	for _, glob := range globs {
+		left.add(glob)
+	}
+	all := slices.Clone(others)
+	for member := range g.names {
+		if glob := cache.GlobOf(member); member != glob && left.has(glob) {
+			all = append(all, member)
 		}
 	}
 	return distinct(all)

@@ -220,6 +220,17 @@ var crowdings = []struct {
 		req := &discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{glob}}
 		return func() { c.asks(req) }
 	}},
+	{"a mass unsubscribe of globs under the wildcard", 10_000, cache.Endpoint, func(w *crowd) func() {
+		globs := w.names("xdstp://cp/t/g")
+		for i := range globs {
+			globs[i] += "/*"
+		}
+		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: append(globs, fanout.Wildcard)})
+		w.changes(members)
+		c.rest()
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: received(globs)}
+		return func() { c.asks(req); c.next() }
+	}},
 	{"a change of one with many aliases", 40_000, cache.Endpoint, func(w *crowd) func() {
 		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("a")})
 		change := func(version string) *cache.Update {
