@@ -261,6 +261,8 @@ func PollCodes() []int {
 
 // ServeHTTP implements http.Handler.
 func (r *rest) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	// The HTTP server reads on what is refused unread, and would wait for it for ever. A request that is read has its own time.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin)) // an error means that the client is gone
 	t, known := r.types[req.URL.Path]
 	if !known {
 		r.refuse(w, "", &refusal{code: http.StatusNotFound, message: "xds-relay: no such path; types are polled at /v3/discovery:clusters, :endpoints, :listeners, :routes, :scoped-routes, :secrets, :runtime and :extension_configs"})

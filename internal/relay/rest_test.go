@@ -300,10 +300,19 @@ func TestBadPolls(t *testing.T) {
 				t.Errorf("%q: %q", text, got)
 			}
 		}
-		begin := time.Now()
-		got := r.raw("POST /v3/discovery:clusters HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", time.Minute)
-		if took := time.Since(begin); !strings.HasPrefix(got, "HTTP/1.1 408") || took > 15*time.Second {
-			t.Errorf("a body without end: %q after %v", got, took)
+		for text, want := range map[string]int{ // what they are to be refused for, although their bodies do not end
+			"POST /v3/discovery:clusters HTTP/1.1\r\nTransfer-Encoding: chunked":                           408,
+			"POST /v3/discovery:clusters HTTP/1.1\r\nContent-Length: 1073741824":                           413,
+			"POST /v3/discovery:clusters HTTP/1.1\r\nTransfer-Encoding: chunked\r\nOrigin: http://relay":   403,
+			"POST /v3/discovery:clusters HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip": 415,
+			"PUT /v3/discovery:clusters HTTP/1.1\r\nTransfer-Encoding: chunked":                            405,
+			"POST /v3/discovery:made-up HTTP/1.1\r\nTransfer-Encoding: chunked":                            404,
+		} {
+			begin := time.Now()
+			got := r.raw(text+"\r\nHost: x\r\nContent-Type: application/json\r\n\r\n1\r\n{\r\n", time.Minute)
+			if took := time.Since(begin); !strings.HasPrefix(got, fmt.Sprint("HTTP/1.1 ", want)) || took > 15*time.Second {
+				t.Errorf("%q: %.40q, and its connection ends after %v", text, got, took)
+			}
 		}
 		if all := r.relay.Clients(); len(all) > 0 {
 			t.Errorf("they are remembered: %+v", all)
@@ -323,9 +332,8 @@ func (r *restRelay) raw(text string, within time.Duration) string {
 	if _, err := io.WriteString(conn, text); err != nil {
 		r.t.Fatal(err)
 	}
-	heard := make([]byte, 4096)
-	n, _ := conn.Read(heard)
-	return string(heard[:n])
+	heard, _ := io.ReadAll(conn)
+	return string(heard)
 }
 
 // TestPollsAreFew: of more than max_pollers the newest of the client with most go.
