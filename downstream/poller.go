@@ -188,16 +188,25 @@ func (p *poller) end(e *session.End) {
 	ps.work.Go(func() { ps.drop(p, e) })
 }
 
-// pace waits if a poller polls faster than a stream may send requests.
+// mostPace is how long a poll waits at most because others of its poller came before it.
+const mostPace = time.Second
+
+// pace waits if a poller polls faster than a stream may send requests. A stream is read more slowly; but polls come all at
+// once, and what clients that have left meanwhile had reserved would be waited for, too. So none waits for long.
 func (p *poller) pace(ctx context.Context) *session.End {
 	if p.limiter == nil {
 		return nil
 	}
-	wait := p.limiter.Reserve().Delay()
+	turn := p.limiter.Reserve()
+	wait := turn.Delay()
 	if wait <= 0 {
 		return nil
 	}
 	p.server.observer.ClientRateLimited()
+	if wait > mostPace {
+		turn.Cancel()
+		return &session.End{Reason: session.StreamsFull, Message: "xds-relay: clients that cannot be told apart poll for this too often; poll less often, or see downstream.request_rate"}
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -19,6 +19,7 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -196,6 +197,24 @@ func TestPollersInMemoryPressure(t *testing.T) {
 	}
 	if asked != 2 {
 		t.Errorf("%d were taken for new ones", asked)
+	}
+}
+
+// TestPaceOfThoseWhoHaveLeft: whoever polls next does not wait for polls that came too fast, and whose clients are gone.
+func TestPaceOfThoseWhoHaveLeft(t *testing.T) {
+	s := NewServer(ServerConfig{Credentials: insecure.NewCredentials(), Log: slog.New(slog.DiscardHandler)})
+	defer s.Close(0)
+	p := &poller{server: s, limiter: rate.NewLimiter(10, 1), over: make(chan struct{})}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	refused := 0
+	for range 1000 {
+		if end := p.pace(gone); end != nil && end.Reason == session.StreamsFull {
+			refused++
+		}
+	}
+	if wait := p.limiter.Reserve().Delay(); wait > 2*mostPace || refused < 900 {
+		t.Errorf("the next poll waits for %v; %d were refused", wait, refused)
 	}
 }
 
