@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -137,6 +138,11 @@ func (s *Server) poll(ctx context.Context, q *poll) (a answered, end *session.En
 	defer func() {
 		ps.finish(p, i, keeps(end), a)
 	}()
+	ctx, leave, end := s.besides(ctx, p)
+	if end != nil {
+		return a, end
+	}
+	defer leave()
 	if end = p.pace(ctx); end != nil {
 		return a, end
 	}
@@ -144,6 +150,42 @@ func (s *Server) poll(ctx context.Context, q *poll) (a answered, end *session.En
 	a, end = p.await(ctx, i, q.hold)
 	a.by = p
 	return a, end
+}
+
+// extra is a poll beyond the first one of its poller at a time.
+type extra struct{ cancel context.CancelCauseFunc }
+
+// end implements served.
+func (e *extra) end(why *session.End) { e.cancel(why) }
+
+// besides gives a poll a place of its own among all streams, if its poller's is another poll's already: polls may be held,
+// and there may be very many for the same (VALID-8).
+func (s *Server) besides(ctx context.Context, p *poller) (_ context.Context, leave func(), end *session.End) {
+	ps := &s.rest.pollers
+	ps.mu.Lock()
+	first := p.polls == 1
+	ps.mu.Unlock()
+	if first {
+		return ctx, func() {}, nil
+	}
+	var displaced []served
+	defer func() { displace(displaced) }() // after the lock is released
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var own *place
+	if own, displaced, end = s.takePlace(&p.peer, &extra{cancel}); end != nil {
+		cancel(nil)
+	}
+	return ctx, func() { cancel(nil); s.leavePlace(own) }, end
+}
+
+// gone is why a poll whose context has ended is not answered.
+func gone(ctx context.Context) *session.End {
+	if end := (*session.End)(nil); errors.As(context.Cause(ctx), &end) {
+		return end
+	}
+	return &session.End{Reason: closedByClient, Message: "the client is gone"}
 }
 
 // keeps reports whether the interest of a poll lasts although it ended in this way: also while the control plane has not
@@ -213,7 +255,7 @@ func (p *poller) pace(ctx context.Context) *session.End {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return &session.End{Reason: closedByClient, Message: "the client is gone"}
+		return gone(ctx)
 	case <-p.over:
 		return p.why
 	case <-p.server.stopped:
@@ -255,7 +297,7 @@ func (p *poller) await(ctx context.Context, i *interest, hold time.Duration) (an
 		case <-judged:
 		case <-timer.C:
 		case <-ctx.Done():
-			return answered{}, &session.End{Reason: closedByClient, Message: "the client is gone"}
+			return answered{}, gone(ctx)
 		case <-p.over:
 			return answered{}, p.why
 		case <-s.stopped:

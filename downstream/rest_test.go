@@ -200,6 +200,47 @@ func TestPollersInMemoryPressure(t *testing.T) {
 	}
 }
 
+// TestHeldPollsHaveABound: polls that wait for the same take places among all streams, beyond the first of them.
+func TestHeldPollsHaveABound(t *testing.T) {
+	const most = 3
+	s, _, _ := polledServer(t, 1, ofCluster)
+	s.config.MaxStreamsOfAll = most
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	c := newConn(far, s.doors)
+	ctx, leave := context.WithCancel(context.WithValue(t.Context(), restConnKey{}, &restConn{conn: c}))
+	codes := make(chan int)
+	poll := func() {
+		req, w := httptest.NewRequest(http.MethodPost, "/v3/discovery:clusters", strings.NewReader("{}")), httptest.NewRecorder()
+		req.Header.Set("Prefer", "wait=60")
+		s.rest.ServeHTTP(w, req.WithContext(ctx))
+		codes <- w.Code
+	}
+	for range 2 * most {
+		go poll()
+	}
+	for range most {
+		select {
+		case code := <-codes:
+			if code != http.StatusTooManyRequests {
+				t.Errorf("there is no room for a poll, and it gets %d", code)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("there is no room for more polls, and none is refused")
+		}
+	}
+	leave()
+	for range most {
+		<-codes
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used := s.places.Used(); used != 1 {
+		t.Errorf("%d places are taken by one poller", used)
+	}
+}
+
 // TestPaceOfThoseWhoHaveLeft: whoever polls next does not wait for polls that came too fast, and whose clients are gone.
 func TestPaceOfThoseWhoHaveLeft(t *testing.T) {
 	s := NewServer(ServerConfig{Credentials: insecure.NewCredentials(), Log: slog.New(slog.DiscardHandler)})
