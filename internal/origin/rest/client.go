@@ -88,10 +88,19 @@ func (c *client) ask(ctx context.Context, q *question) (answer, *session.End) {
 		return answer{}, unreachable("POST %s: the answer breaks off: %v", url, c.why(ctx, q, err))
 	case len(body) > c.o.MaxBytes:
 		return answer{}, refused("POST %s: the answer is larger than upstream.max_receive_bytes (%d bytes)", url, c.o.MaxBytes)
-	case !xdsjson.IsObject(body) && !bytes.HasPrefix(body, []byte("[")): // that may hold secrets
-		return answer{}, refusal(url, resp, body[:min(len(body), mostQuoted)], headers)
+	case !xdsjson.IsObject(body):
+		return answer{}, refusal(url, resp, page(body), headers)
 	}
 	return answer{body}, nil
+}
+
+// page is the beginning of a text, if that is a page, as proxies make them. Anything else may be a response behind something
+// that does not belong there, and may hold secrets (REST-16).
+func page(text []byte) []byte {
+	if !bytes.HasPrefix(bytes.TrimSpace(text[:min(len(text), mostQuoted)]), []byte("<")) {
+		return nil
+	}
+	return text[:min(len(text), mostQuoted)]
 }
 
 // headers are those of the relay, and of the group.

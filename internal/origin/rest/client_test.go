@@ -72,6 +72,18 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestQuotesNoAnswer: what may be a response is not quoted, whatever it begins with, since it may hold secrets (REST-16).
+func TestQuotesNoAnswer(t *testing.T) {
+	for _, before := range []string{"", "\ufeff", " [", "\n[", "\ufeff\n[", `"`, ")]}'\n", "\xff\xfe"} {
+		o := optionsFor(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, before+`{"resources": [{"@type": "made.Up", "name": "a", "inline_string": "hunter2"}]}`)
+		}))
+		if _, err := Count(t.Context(), o, cache.Secret, &core.Node{Id: "relay"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", before, err)
+		}
+	}
+}
+
 // TestFailures: what is no answer is a failure of bounded cost and length, which says what happened (REST-13).
 func TestFailures(t *testing.T) {
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect is followed") })
