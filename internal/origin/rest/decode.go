@@ -36,6 +36,9 @@ func (o *Options) decode(t cache.TypeURL, body []byte) (*decoded, error) {
 			return nil, fmt.Errorf("resources[%d] %w", i, err)
 		}
 		made := cache.NewResource(t, r, o.Fingerprint)
+		if cache.IsGlob(made.Name) {
+			return nil, fmt.Errorf("resources[%d]: %q is a glob, and no resource has such a name", i, made.Name)
+		}
 		if d.resources[made.Name] != nil {
 			return nil, fmt.Errorf("resources[%d]: %q is listed twice", i, made.Name)
 		}

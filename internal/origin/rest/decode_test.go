@@ -15,6 +15,7 @@ const (
 	twoNames   = `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", "name": "b", "resource_name": {"name": "c"}, "resource": ` + aCluster + `}`
 	nameless   = `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster"}`
 	noResource = `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", "name": "b"}`
+	aGlob      = `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "xdstp://cp/t/*"}`
 	anEndpoint = `{"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a"}`
 )
 
@@ -33,6 +34,7 @@ func TestDecode(t *testing.T) {
 		response(aCluster, withTTL):   "resources[1] has a ttl",
 		response(withAlias):           "resources[0] has aliases",
 		response(twoNames):            "resources[0] has no name",
+		response(aGlob):               `resources[0]: "xdstp://cp/t/*" is a glob`,
 		response(nameless):            "resources[0] has no name",
 		response(noResource):          `resources[0] is of type ""`,
 		response(anEndpoint):          `resources[0] is of type "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", and`,
