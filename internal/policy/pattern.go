@@ -209,6 +209,13 @@ func reaches(parts []part, text string, captures []string) bool {
 	return at[len(text)]
 }
 
+// says reports whether the pattern, with these captures, is written as a glob is. The star of a glob is the pattern's own:
+// a certificate for *.example.com has one, too, in what a capture stands for.
+func (p *pattern) says(glob string, captures []string) bool {
+	starred := slices.ContainsFunc(p.parts, func(part part) bool { return part.kind == capture && strings.Contains(captures[part.at], "*") })
+	return !starred && p.expand(captures) == glob
+}
+
 // expand is the pattern's text for a client with these captures, stars as they are.
 func (p *pattern) expand(captures []string) string {
 	var b strings.Builder

@@ -210,7 +210,7 @@ func (a *allowance) allows(name string) (place, pattern string, ok bool) {
 	glob := cache.IsGlob(name)
 	for i := range a.patterns {
 		switch p := &a.patterns[i]; {
-		case glob && p.expand(a.captures) == name, !glob && p.matches(name, a.captures):
+		case glob && p.says(name, a.captures), !glob && p.matches(name, a.captures):
 			return p.place, p.text, true
 		}
 	}

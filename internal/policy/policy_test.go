@@ -52,6 +52,37 @@ func nodeOf(t *testing.T, metadata map[string]any) *core.Node {
 	return &core.Node{Id: "n", Metadata: s}
 }
 
+// TestGlobs: who may subscribe to a glob may read all that it covers, so that a rule has to say the glob itself.
+func TestGlobs(t *testing.T) {
+	p := parse(t, `
+rules:
+  - identity: "dns:{name}.example.com"
+    read:
+      - {types: [SDS], names: ["xdstp://cp/t/{name}", "xdstp://cp/t/{name}/*"]}
+      - {types: [CDS], names: ["*", "**", "xdstp://cp/t/**"]}
+`)
+	for _, tt := range []struct {
+		who, typ, name string
+		want           bool
+	}{
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/web/*", true},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/web/a", true},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/web/*?a=b", false},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/web/*#a", false},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/web/a/*", false},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/db/*", false},
+		{"dns:web.example.com", "SDS", "xdstp://cp/t/*", false},
+		{"dns:web.example.com", "CDS", "xdstp://cp/t/web/*", false}, // neither is the glob
+		{"dns:*.example.com", "SDS", "xdstp://cp/t/*", false},       // a certificate for all of them is none for their keys
+		{"dns:*.example.com", "SDS", "xdstp://cp/t/*/*", false},
+	} {
+		url, _ := config.TypeURL(tt.typ)
+		if v := p.Judge(tt.who, nil, cache.TypeURL(url), tt.name); v.Allowed != tt.want {
+			t.Errorf("%s may read %s %s: %v", tt.who, tt.typ, tt.name, v.Allowed)
+		}
+	}
+}
+
 func TestRulesOfAFleet(t *testing.T) {
 	p := parse(t, fleet)
 	web := nodeOf(t, map[string]any{"NAMESPACE": "shop", "SERVICE_ACCOUNT": "web"})
