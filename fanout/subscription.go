@@ -147,6 +147,13 @@ type Names struct {
 	Gone     []string // names that only the request before it had; neither list has the wildcard
 }
 
+// Explicit says before the first Delta that a request for nothing does not ask for everything (row b).
+func (s *Subscription) Explicit() {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	s.mode = explicit
+}
+
 // Replace applies the names of one SotW request. The rows are those of the WILD table, a to d and o
 // to t.
 func (s *Subscription) Replace(names Names, now time.Time) Asked {

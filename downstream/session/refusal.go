@@ -120,7 +120,7 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	was := *d
 	*d = deltaState{exchange: to, suppresses: was.suppresses, resend: was.resend, needed: was.needed}
 	req, denied := d.enters(was.again(), false)
-	d.sub.Replace(fanout.Names{Some: true}, now) // an empty list would mean the wildcard for some types
+	d.sub.Explicit() // an empty list would mean the wildcard for some types
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening = was.opening && d.wildcardAsked

@@ -248,7 +248,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		s.comesWithoutClusters(d, req)
 	}
 	if !d.requested && len(over)+len(denied) > 0 {
-		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but these does not ask for everything
+		d.sub.Explicit() // a request for nothing but these does not ask for everything
 	}
 	d.refused.add(located...)
 	d.refused.add(d.stillDenied(denied)...)
