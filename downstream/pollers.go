@@ -271,7 +271,7 @@ func (ps *pollers) finish(p *poller, i *interest, good bool, a answered) {
 		p.polled(i.version, a, now)
 	}
 	switch {
-	case gone, fresh:
+	case gone, fresh, !good: // who is refused keeps nothing alive
 	case p.timer == nil:
 		p.timer = time.AfterFunc(ttl, func() { ps.dropIdle(p) })
 	default:

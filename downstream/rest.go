@@ -79,6 +79,8 @@ func newREST(s *Server) *rest {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(min(s.config.MaxStreams, maxPollsOfOne)), MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window},
 		ConnContext:       withConn,
 		ErrorLog:          log.New(httpErrors{s}, "", 0),
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is no path of a type either
 	}
 	return r
 }

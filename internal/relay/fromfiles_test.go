@@ -121,7 +121,7 @@ func TestFromFiles(t *testing.T) {
 // empty is told by its own name (NAME-12).
 func TestFromFiles_Globs(t *testing.T) {
 	const under = "xdstp://plane/envoy.config.cluster.v3.Cluster/"
-	const glob, other = under + "web/*?a=1&b=2", "?b=2&a=1" // a client may spell it in another order (NAME-8)
+	const glob, other = under + "web/*?a=1&b=2", "?b=2&a=1" // members keep the order that upstream gives them (NAME-9)
 	d := newDirectory(t)
 	put := func(members ...string) {
 		versions := []string{under + "web/x@1", under + "db/y@1"} // not covered
@@ -139,7 +139,7 @@ func TestFromFiles_Globs(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for i, m := range members {
-				members[i] = under + "web/" + m + "?a=1&b=2"
+				members[i] = under + "web/" + m + other
 			}
 			if got := c.names(); !slices.Equal(got, members) {
 				t.Errorf("%q are there, not %q", got, members)
@@ -148,7 +148,7 @@ func TestFromFiles_Globs(t *testing.T) {
 				t.Errorf("%q are gone, not %q", got, gone)
 			}
 		}
-		member := func(name string) string { return under + "web/" + name + "?a=1&b=2" }
+		member := func(name string) string { return under + "web/" + name + other }
 		wants(c, []string{under + "none/*"}, "a", "b")
 		a, b := c.version(member("a")), c.version(member("b"))
 		put("a@2", "b@1", "c@1")
