@@ -294,9 +294,10 @@ func TestBadPolls(t *testing.T) {
 		}
 		for _, text := range []string{
 			"GET /v3/discovery:clusters HTTP/1.1\r\nHost: x\r\n\r\n",
+			"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
 			"POST /v3/discovery:clusters HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n{",
 		} {
-			if got := r.raw(text, time.Second); !strings.HasPrefix(got, "HTTP/1.1 405") && !strings.HasPrefix(got, "HTTP/1.1 413") {
+			if got := r.raw(text, time.Second); !strings.HasPrefix(got, "HTTP/1.1 40") && !strings.HasPrefix(got, "HTTP/1.1 413") {
 				t.Errorf("%q: %q", text, got)
 			}
 		}
@@ -491,6 +492,18 @@ func TestRulesForPolls(t *testing.T) {
 		synctest.Wait()
 		if strings.Contains(now.body, `"clusterName":"a"`) || now.code == http.StatusNotModified {
 			t.Errorf("it gets %d %s", now.code, now.body)
+		}
+		write(`{types: [EDS], names: ["a"]}`)
+		r.relay.ReadRules()
+		r.poll("endpoints", "", nil, "a")
+		write(`{types: [CDS], names: ["b"]}`)
+		r.relay.ReadRules()
+		for range 8 { // what it may not read any more is given up, however often it asks
+			time.Sleep(time.Minute)
+			r.poll("endpoints", "", nil, "a").is(t, http.StatusForbidden, "")
+		}
+		if names := r.plane.Subscribed("up", "EDS"); len(names) > 0 {
+			t.Errorf("upstream is still asked for %q", names)
 		}
 	})
 }
