@@ -70,6 +70,7 @@ type loadGroup struct {
 	log      *slog.Logger
 	wake     chan struct{} // one slot: its goroutine is to look
 	done     chan struct{} // its goroutine has ended
+	later    *time.Timer   // it wakes when the last client has been away for long enough
 
 	mu        sync.Mutex
 	sum       *loadreport.Sum
@@ -78,6 +79,7 @@ type loadGroup struct {
 	left      time.Time     // when the last one left
 	via       []string      // the longest way by which one has come (NODE-11)
 	answer    *loadAnswer   // the control plane's last; nil: it has not answered yet
+	rules     *Rules        // under which reporters have looked at it
 	changed   chan struct{} // closed when reporters are to look at the answer
 }
 
@@ -145,6 +147,7 @@ func (l *loads) start(at loadPlace) *loadGroup {
 		wake: make(chan struct{}, 1), done: make(chan struct{}), reporters: make(map[*reporter]bool), changed: make(chan struct{}),
 	}
 	g.sum, g.left = loadreport.New(l.room, l.dropped, time.Now()), time.Now()
+	g.later = time.AfterFunc(leaveWithin, g.look) // its first client is here by then
 	l.groups[g.name] = g
 	l.passage.groups.run(g.run)
 	return g
@@ -191,6 +194,7 @@ func (g *loadGroup) over(gone bool) bool {
 		return false
 	}
 	if gone {
+		g.later.Stop()
 		delete(g.of.groups, g.name)
 		g.sum.Abandon()
 	}
@@ -241,7 +245,7 @@ func (g *loadGroup) leave(r *reporter) {
 	if len(g.reporters) == 0 {
 		g.left = time.Now()
 		g.look()
-		time.AfterFunc(linger, g.look)
+		g.later.Reset(linger)
 	}
 }
 
@@ -277,6 +281,7 @@ func (g *loadGroup) ask(r *lrs.LoadStatsResponse) time.Duration {
 	g.mu.Lock()
 	g.sum.Ask(r)
 	g.answer = &loadAnswer{LoadStatsResponse: r, wire: wire}
+	g.tell()
 	g.mu.Unlock()
 	g.refresh()
 	every := r.GetLoadReportingInterval().AsDuration()
@@ -286,8 +291,8 @@ func (g *loadGroup) ask(r *lrs.LoadStatsResponse) time.Duration {
 	return max(every, minInterval)
 }
 
-// refresh has reporters look at the answer, and those that do not understand send_all_clusters at the names of the Clusters
-// that the group has now (LRS-4).
+// refresh has reporters look at the answer again if there are other rules, or clients that do not understand
+// send_all_clusters and for which the group has other Clusters now (LRS-4).
 func (g *loadGroup) refresh() {
 	g.mu.Lock()
 	a := g.answer
@@ -299,10 +304,14 @@ func (g *loadGroup) refresh() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if names && g.answer == a {
+	if names && !slices.Equal(a.names, has) {
 		g.answer = &loadAnswer{a.LoadStatsResponse, a.wire, has}
+		g.tell()
 	}
-	g.tell()
+	if rules := g.of.passage.groups.rules.now.Load(); rules != g.rules {
+		g.rules = rules
+		g.tell()
+	}
 }
 
 // clusterNames are the names of the Clusters that a group has.

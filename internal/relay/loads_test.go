@@ -2,6 +2,8 @@ package relay
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/hop"
+	"github.com/xds-relay/xds-relay/internal/loadreport"
 )
 
 const sums = "passthrough=[{service: " + config.LoadReporting + ", aggregate: true}]"
@@ -264,6 +267,7 @@ func TestLoadComesBack(t *testing.T) {
 		if _, err := s.Recv(); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(5 * time.Second) // between two reports of the relay's
 		for _, n := range []uint64{1, 10, 100} { // the first report fills the window
 			send(t, s, load(strings.Repeat("c", 200_000), n, 1))
 			time.Sleep(10 * time.Second)
@@ -395,6 +399,69 @@ func TestLoadEnds(t *testing.T) {
 	if k.issued("a") != 7 {
 		t.Errorf("%d requests were reported before the relay has ended, want 7", k.issued("a"))
 	}
+}
+
+// TestRulesForLoad: a client is asked only for clusters that it may read, and its load of others is dropped, also when rules
+// change; who is not admitted has no call (LRS-4, LRS-9).
+func TestRulesForLoad(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(names string) {
+		t.Helper()
+		text := "rules: [{identity: anonymous, node: {id: 'good*'}, read: [{types: [CDS], names: [" + names + "]}]}, {identity: anonymous, node: {id: 'blind'}, read: [{types: [EDS], names: ['*']}]}]\n"
+		if err := os.WriteFile(rules, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	k, seen := sink(10*time.Second, "a", "b"), &dropped{}
+	throughRelayWith(t, []string{sums, "authz.rules_file=" + rules}, Options{Loads: seen}, k.serve, nil, func(w *passWorld) {
+		ends(t, w.report(w.t.Context(), "bad"), codes.PermissionDenied, "to present this node")
+		if asked := w.answers(w.report(w.t.Context(), "blind")); asked != "" {
+			t.Errorf("a client that may read no cluster is asked for %q", asked)
+		}
+		s := w.report(w.t.Context(), "good")
+		if asked := w.answers(s); asked != "a" {
+			t.Errorf("the client is asked for %q", asked)
+		}
+		send(t, s, load("a", 1, 0))
+		send(t, s, load("b", 1, 0))
+		time.Sleep(11 * time.Second)
+		write("b")
+		w.relay.ReadRules()
+		time.Sleep(11 * time.Second)
+		if asked := w.answers(s); asked != "b" {
+			t.Errorf("under other rules the client is asked for %q", asked)
+		}
+		send(t, s, load("a", 1, 0))
+		send(t, s, load("b", 5, 0))
+		time.Sleep(11 * time.Second)
+		if k.issued("a") != 1 || k.issued("b") != 5 || seen.of(loadreport.Forbidden) != 2 {
+			t.Errorf("%d and %d requests were reported, and %d reports dropped", k.issued("a"), k.issued("b"), seen.of(loadreport.Forbidden))
+		}
+	})
+}
+
+// dropped counts what is in no sum.
+type dropped struct {
+	mu sync.Mutex
+	n  map[loadreport.Reason]int
+}
+
+func (d *dropped) LoadReported(int) {}
+
+func (d *dropped) LoadDropped(reason loadreport.Reason, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.n == nil {
+		d.n = make(map[loadreport.Reason]int)
+	}
+	d.n[reason] += n
+}
+
+func (d *dropped) of(reason loadreport.Reason) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.n[reason]
 }
 
 // TestLoadFollowsTheControlPlane: when another one is put to use, clients' calls stay, and their load goes there.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -26,6 +27,9 @@ const (
 	minInterval     = 100 * time.Millisecond
 )
 
+// noInterval is how often a call looks around on which the control plane has not answered.
+const noInterval = time.Hour
+
 // The waits between attempts to open a call.
 const (
 	firstWait = time.Second
@@ -38,18 +42,21 @@ var errAgain = errors.New("the call is opened again")
 // run has a call to the control plane open until the group is over.
 func (g *loadGroup) run(ctx context.Context) {
 	defer close(g.done)
-	wait := firstWait
+	wait, warned := firstWait, false
 	for !g.over(true) && ctx.Err() == nil {
 		answered, err := g.call(ctx)
 		if answered {
-			wait = firstWait
+			wait, warned = firstWait, false
 		}
 		switch {
 		case errors.Is(err, errAgain):
 			continue
 		case status.Code(err) == codes.Unimplemented:
-			g.refuse(err)
-		case wait == firstWait:
+			g.refuse(err) // which is logged for each client
+		case answered:
+			g.log.Info("the control plane has ended the call with load reports; it is opened again", "err", status.Convert(err).Message())
+		case !warned:
+			warned = true
 			g.log.Warn("load reports do not reach the control plane; until they do, load is added up", "err", status.Convert(err).Message())
 		}
 		g.pause(ctx, time.Duration(float64(wait)*(0.8+0.4*rand.Float64()))) //nolint:gosec // it spreads attempts
@@ -99,7 +106,7 @@ func (g *loadGroup) call(ctx context.Context) (answered bool, _ error) {
 		return false, err
 	}
 	defer c.Leave()
-	c.tick = time.NewTimer(time.Hour) // until there is an interval
+	c.tick = time.NewTimer(noInterval)
 	defer c.tick.Stop()
 	var receiver sync.WaitGroup
 	defer receiver.Wait()
@@ -122,7 +129,7 @@ func (c *loadCall) serve(ctx context.Context, cancel context.CancelFunc) error {
 				c.tick.Reset(every)
 			}
 		case <-c.tick.C:
-			c.tick.Reset(max(c.every, minInterval))
+			c.tick.Reset(cmp.Or(c.every, noInterval))
 			c.report()
 			c.refresh()
 		case <-c.wake:
