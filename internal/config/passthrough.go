@@ -27,10 +27,11 @@ type Passthrough struct {
 	ForwardHeaders []string `yaml:"forward_headers"`
 
 	// Aggregate adds up the load reports of all clients of a group: for each group the control plane has one call of
-	// the relay, which shows the group's node and reports the sums once an interval (LRS-4 to LRS-8). It is for
-	// envoy.service.load_stats.v3.LoadReportingService only, and not with forward_headers, since one call stands for
-	// many; what groups.forward_headers names is the group's, and goes up. When it changes, open calls end with
-	// UNAVAILABLE.
+	// the relay, which shows the group's node and reports the sums once an interval (LRS-4 to LRS-8). So a client's
+	// report goes up at most one interval later. It is for envoy.service.load_stats.v3.LoadReportingService only, and
+	// not with forward_headers, since one call stands for many; what groups.forward_headers names is the group's, and
+	// goes up. A sum may be larger than any client's report; servers of gRPC take 4 MiB if they are not told otherwise.
+	// When it changes, open calls end with UNAVAILABLE.
 	// Default: false.
 	Aggregate bool `yaml:"aggregate"`
 }

@@ -31,9 +31,6 @@ type Room struct {
 // NewRoom returns one with so many bytes.
 func NewRoom(most int) *Room { return &Room{most: most} }
 
-// Used is how many bytes are taken.
-func (r *Room) Used() int { return int(r.used.Load()) }
-
 func (r *Room) take(bytes int) bool {
 	if r.used.Add(int64(bytes)) > int64(r.most) {
 		r.give(bytes)

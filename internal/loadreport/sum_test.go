@@ -70,8 +70,8 @@ func (w *world) check(clients ...*Client) {
 			}
 		}
 	}
-	if bytes != w.bytes || bytes != w.room.Used() {
-		w.t.Errorf("%d bytes are kept, %d are counted, and %d taken", bytes, w.bytes, w.room.Used())
+	if bytes != w.bytes || bytes != int(w.room.used.Load()) {
+		w.t.Errorf("%d bytes are kept, %d are counted, and %d taken", bytes, w.bytes, int(w.room.used.Load()))
 	}
 }
 
@@ -141,8 +141,8 @@ func TestSum(t *testing.T) {
 	b.Leave()
 	w.check(a)
 	w.takes(50, "")
-	if w.room.Used() != 0 {
-		t.Errorf("%d bytes are taken for nothing", w.room.Used())
+	if int(w.room.used.Load()) != 0 {
+		t.Errorf("%d bytes are taken for nothing", int(w.room.used.Load()))
 	}
 	b.Report(report("c", 10, zone("x", 1, 0)), nil, at(65))
 	w.takes(70, "c/ 15s [x/0 issued=1 progress=0]")
@@ -191,8 +191,8 @@ func TestSumTellsApart(t *testing.T) {
 	}
 	a.Leave()
 	b.Leave()
-	if w.Take(at(20)); w.room.Used() != 0 {
-		t.Errorf("%d bytes are taken for nothing", w.room.Used())
+	if w.Take(at(20)); int(w.room.used.Load()) != 0 {
+		t.Errorf("%d bytes are taken for nothing", int(w.room.used.Load()))
 	}
 }
 
@@ -225,8 +225,8 @@ func TestAsked(t *testing.T) {
 	w.takes(20, "")
 	a.Report(nil, nil, at(30))
 	w.check(a)
-	if w.room.Used() != 0 {
-		t.Errorf("%d bytes are taken for nothing", w.room.Used())
+	if int(w.room.used.Load()) != 0 {
+		t.Errorf("%d bytes are taken for nothing", int(w.room.used.Load()))
 	}
 }
 
@@ -254,8 +254,8 @@ func TestRoom(t *testing.T) {
 			w.check(bad, good)
 		}
 	}
-	if w.room.Used() > room/clientShare || w.lost[Full] < 400 {
-		t.Errorf("one client takes %d bytes of %d, and %v was lost", w.room.Used(), room, w.lost)
+	if int(w.room.used.Load()) > room/clientShare || w.lost[Full] < 400 {
+		t.Errorf("one client takes %d bytes of %d, and %v was lost", int(w.room.used.Load()), room, w.lost)
 	}
 	good.Report(report("mine", 10, zone("x", 7, 1)), nil, at(10))
 	if got := text(w.Take(at(10))); !strings.Contains(got, "mine/ 10s [x/0 issued=7 progress=1]") {
@@ -269,8 +269,8 @@ func TestRoom(t *testing.T) {
 		}
 		others = append(others, c)
 	}
-	if w.room.Used() > room {
-		t.Errorf("%d bytes are taken of %d", w.room.Used(), room)
+	if int(w.room.used.Load()) > room {
+		t.Errorf("%d bytes are taken of %d", int(w.room.used.Load()), room)
 	}
 	w.check(append(others, bad, good)...)
 	for _, c := range append(others, bad, good) {
@@ -278,8 +278,8 @@ func TestRoom(t *testing.T) {
 	}
 	w.Take(at(20))
 	w.Take(at(30))
-	if w.room.Used() != 0 {
-		t.Errorf("%d bytes are taken for nothing", w.room.Used())
+	if int(w.room.used.Load()) != 0 {
+		t.Errorf("%d bytes are taken for nothing", int(w.room.used.Load()))
 	}
 }
 
@@ -300,8 +300,8 @@ func TestAbandon(t *testing.T) {
 	a := w.Join()
 	a.Report(append(report("c", 10, zone("x", 1, 1)), report("d", 10, zone("x", 1, 1))...), nil, at(10))
 	a.Leave()
-	if w.Abandon(); w.lost[Abandoned] != 2 || w.room.Used() != 0 {
-		t.Errorf("%v is lost, and %d bytes are taken", w.lost, w.room.Used())
+	if w.Abandon(); w.lost[Abandoned] != 2 || int(w.room.used.Load()) != 0 {
+		t.Errorf("%v is lost, and %d bytes are taken", w.lost, int(w.room.used.Load()))
 	}
 }
 

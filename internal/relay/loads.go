@@ -168,12 +168,12 @@ func (l *loads) close() {
 	l.closed = true
 	var last []*loadGroup
 	for _, g := range l.groups {
+		g.look()
 		last = append(last, g)
 	}
 	l.mu.Unlock()
 	late := time.After(2 * leaveWithin)
 	for _, g := range last {
-		g.look()
 		select {
 		case <-g.done:
 		case <-late:

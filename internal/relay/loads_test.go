@@ -267,7 +267,7 @@ func TestLoadComesBack(t *testing.T) {
 		if _, err := s.Recv(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second) // between two reports of the relay's
+		time.Sleep(5 * time.Second)              // between two reports of the relay's
 		for _, n := range []uint64{1, 10, 100} { // the first report fills the window
 			send(t, s, load(strings.Repeat("c", 200_000), n, 1))
 			time.Sleep(10 * time.Second)

@@ -77,18 +77,31 @@ func grpcClientsReportLoad(t *testing.T, summed bool) {
 }
 
 // 10,000 calls with load reports (1,000 in the short form) take no seat of discovery's, which has few, and each of their
-// reports arrives (LRS-3).
+// reports arrives (LRS-3), also in the one call of their group (LRS-4).
 func TestLoadReportsTakeNoSeat(t *testing.T) {
-	calls := 1000
+	for _, how := range []string{"through", "added up"} {
+		t.Run(how, func(t *testing.T) { loadReportsTakeNoSeat(t, how == "added up") })
+	}
+}
+
+func loadReportsTakeNoSeat(t *testing.T, summed bool) {
+	calls, every := 1000, time.Hour
+	if summed {
+		every = time.Second
+	}
 	if long() {
 		calls = 10_000
 	}
 	const streams, eachConnection = 4, 100
-	loads := peer.NewLoads(time.Hour)
+	loads := peer.NewLoads(every, "a")
 	w := newLinear(t)
 	w.Set(cache.Cluster, "a", staticCluster("a", 1))
 	cp := startControlPlane(t, w.Mux(), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return loads.Serve(s) }))
-	r := startRelay(t, cp.addr, fmt.Sprintf(goesThrough, calls), "upstream.max_connections=128", fmt.Sprintf("downstream.max_streams=%d", streams))
+	set, theirs := fmt.Sprintf(goesThrough, calls), calls
+	if summed {
+		set, theirs = fmt.Sprintf("passthrough=[{service: %s, max_calls: %d, aggregate: true}]", config.LoadReporting, calls), 1
+	}
+	r := startRelay(t, cp.addr, set, "upstream.node={id: relay}", "upstream.max_connections=128", fmt.Sprintf("downstream.max_streams=%d", streams))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -138,7 +151,7 @@ func TestLoadReportsTakeNoSeat(t *testing.T) {
 	for _, c := range clients {
 		eventually(t, patience, func() error { return c.AtLeast(cache.Cluster, "a", 2) })
 	}
-	if err := first(is("calls", r.Calls()[config.LoadReporting], calls), is("streams of discovery", r.Count(), streams), is("clients that report", loads.Nodes(), calls)); err != nil {
+	if err := first(is("calls", r.Calls()[config.LoadReporting], calls), is("streams of discovery", r.Count(), streams), is("nodes that report", loads.Nodes(), theirs)); err != nil {
 		t.Error(err)
 	}
 }
