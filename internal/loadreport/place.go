@@ -83,7 +83,7 @@ func addressOf(a *core.Address) address {
 	if s := a.GetSocketAddress(); s != nil && usual(s) {
 		return address{host: s.GetAddress(), port: s.GetPortValue()}
 	}
-	return address{rest: a.String()}
+	return address{rest: a.String()} // always the same within a process
 }
 
 // usual: host and port say all of an address.
@@ -93,9 +93,12 @@ func usual(s *core.SocketAddress) bool {
 	return port && plain && s.GetNetworkNamespaceFilepath() == ""
 }
 
-// sizeOf is what an endpoint says of itself, in bytes.
+// decoded is about how many times its bytes on the wire a Struct takes.
+const decoded = 10
+
+// sizeOf is what an endpoint says of itself, in bytes of memory.
 func sizeOf(e *endpoint.UpstreamEndpointStats) int {
-	return proto.Size(e.GetAddress()) + proto.Size(e.GetMetadata())
+	return 2*proto.Size(e.GetAddress()) + decoded*proto.Size(e.GetMetadata()) // the address is a key, too
 }
 
 // mostInProgress bounds what one client may have in progress, so that no sum of these overflows.
