@@ -107,7 +107,7 @@ func (p *passed) lead(method string) error {
 	} else if end := p.admit(nil); end != nil {
 		return end
 	}
-	up, err := p.to.Open(p.ctx, p.peer, method)
+	up, err := p.to.Open(p.ctx, Opening{p.service, method, p.peer, p.said.Load().node})
 	if err != nil {
 		return err
 	}
@@ -231,6 +231,7 @@ func (p *passed) answer(up ThroughCall) error {
 			p.grpc.SetTrailer(up.Trailer())
 			return err
 		}
+		p.conn.acknowledged()
 		size := m.Len()
 		if err := p.grpc.SendMsg(m); err != nil {
 			return err

@@ -33,6 +33,8 @@ type Service struct {
 	ForwardHeaders []string
 	// SaysNode: its messages are load reports, of which the first one says the client's node.
 	SaysNode bool
+	// Summed: the reports of many clients are added up, and go up as one (LRS-4).
+	Summed bool
 }
 
 // Through is where the calls go.
@@ -40,9 +42,18 @@ type Through interface {
 	// Admit says why a client may not have a call, if that is so; node is what it says of itself, or nil if the service
 	// has no such thing.
 	Admit(client session.Peer, node *core.Node) *session.End
-	// Open opens a call of a method at the control plane, with the client's headers. It ends with ctx, and with
-	// client.End if it cannot go on for a reason of the relay's.
-	Open(ctx context.Context, client session.Peer, method string) (ThroughCall, error)
+	// Open opens a call at the control plane, with the client's headers. It ends with ctx, and with Client.End if it
+	// cannot go on for a reason of the relay's.
+	Open(ctx context.Context, o Opening) (ThroughCall, error)
+}
+
+// Opening is a call that is to go through.
+type Opening struct {
+	Service *Service
+	Method  string
+	Client  session.Peer
+	// Node is what the client says of itself, in wire form; nil: the service has no such thing.
+	Node []byte
 }
 
 // ThroughCall is a call at the control plane, for messages of package passthrough. Leave is called when it is over.
@@ -73,8 +84,8 @@ func (s *Server) PassThrough(services []Service, to Through) {
 	}
 	s.passing.lead.Store(l)
 	for _, p := range s.passed() {
-		if l.services[p.service.Name] == nil {
-			p.end(&session.End{Reason: session.Redirected, Message: fmt.Sprintf("xds-relay: %s goes through no more; see passthrough", p.service.Name)})
+		if now := l.services[p.service.Name]; now == nil || now.Summed != p.service.Summed {
+			p.end(&session.End{Reason: session.Redirected, Message: fmt.Sprintf("xds-relay: %s goes through no more, or in another way; see passthrough", p.service.Name)})
 		}
 	}
 }

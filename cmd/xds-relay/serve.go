@@ -95,7 +95,7 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		return err
 	}
 	defer tracer.Close() // after the relay
-	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Files: metrics, Rules: metrics, Received: metrics, Convergence: metrics, Version: build.Version}
+	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Files: metrics, Rules: metrics, Received: metrics, Loads: metrics, Convergence: metrics, Version: build.Version}
 	options.Trace(tracer)
 	options.Events, options.Watch = operators(c, metrics)
 	defer startWebhook(c, options.Events, metrics, log.Logger)()

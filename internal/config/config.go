@@ -53,7 +53,7 @@ type Config struct {
 	// Passthrough lists services that the control plane serves on the same address and that the relay does not
 	// understand, such as load reports (LRS). Each call of a client becomes a call to the control plane in use, over
 	// connections that discovery does not use, and ends with UNAVAILABLE when another control plane is put to use.
-	// Messages go through as they are. In profile sidecar load reports go through also if they are not listed;
+	// Messages go through as they are, unless aggregate adds load reports up. In profile sidecar load reports go through also if they are not listed;
 	// max_calls: 0 switches that off.
 	// Default: [].
 	Passthrough []Passthrough `yaml:"passthrough"`

@@ -342,7 +342,7 @@ groups:
   share_secrets: true
   send_identity: true
   max: 9
-passthrough: [{service: envoy.service.load_stats.v3.LoadReportingService, max_calls: 7, forward_headers: [x-tenant]}]
+passthrough: [{service: envoy.service.load_stats.v3.LoadReportingService, max_calls: 7, forward_headers: [x-tenant], aggregate: false}]
 types:
   - {type_url: CDS, full_state: false, empty_means: nothing, secret: false}
   - type_url: type.googleapis.com/my.Type

@@ -25,6 +25,15 @@ type Passthrough struct {
 	// goes up with load reports in any case (NODE-13).
 	// Default: [].
 	ForwardHeaders []string `yaml:"forward_headers"`
+
+	// Aggregate adds up the load reports of all clients of a group: for each group the control plane has one call of
+	// the relay, which shows the group's node and reports the sums once an interval (LRS-4 to LRS-8). So a client's
+	// report goes up at most one interval later. It is for envoy.service.load_stats.v3.LoadReportingService only, and
+	// not with forward_headers, since one call stands for many; what groups.forward_headers names is the group's, and
+	// goes up. A sum may be larger than any client's report; servers of gRPC take 4 MiB if they are not told otherwise.
+	// When it changes, open calls end with UNAVAILABLE.
+	// Default: false.
+	Aggregate bool `yaml:"aggregate"`
 }
 
 // LoadReporting is the service to which clients report their load (LRS).
@@ -64,11 +73,15 @@ func union(a, b []string) []string {
 }
 
 // PassthroughConnections is how many connections to a control plane the calls of services may need; one stream of
-// each connection stays free.
+// each connection stays free. Where load is added up there is one call for each group.
 func (c *Config) PassthroughConnections(services []Passthrough) int {
 	calls, each := 0, max(c.Upstream.MaxStreamsPerConnection-1, 1)
 	for _, p := range services {
-		calls += p.EffectiveMaxCalls()
+		if n := p.EffectiveMaxCalls(); p.Aggregate {
+			calls += min(n, c.Groups.Max)
+		} else {
+			calls += n
+		}
 	}
 	return (calls + each - 1) / each
 }
@@ -98,6 +111,12 @@ func (v *validator) passedThrough() {
 			v.fail(key+".service", "remove one of the two", "%q is listed twice", clip(p.Service))
 		}
 		seen = append(seen, p.Service)
+		switch {
+		case p.Aggregate && p.Service != LoadReporting:
+			v.fail(key+".aggregate", "leave it out", "only load reports ("+LoadReporting+") can be added up")
+		case p.Aggregate && len(p.ForwardHeaders) > 0:
+			v.fail(key+".forward_headers", "name them in groups.forward_headers, so that only clients with the same values share a call", "one call stands for many clients with aggregate, whose headers may differ")
+		}
 		for j := range p.ForwardHeaders {
 			v.forwarded(fmt.Sprintf("%s.forward_headers[%d]", key, j), p.ForwardHeaders, j)
 		}

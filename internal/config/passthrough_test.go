@@ -16,6 +16,8 @@ func TestPassthroughMistakes(t *testing.T) {
 		"passthrough: [{service: a.B}, {service: a.B}]":                                                            "passthrough[1].service: \"a.B\" is listed twice",
 		"passthrough: [{service: a.B, max_calls: -1}]":                                                             "passthrough[0].max_calls: must not be negative",
 		"passthrough: [{service: a.B, max_calls: 10000}]":                                                          "need 102 connections",
+		"passthrough: [{service: a.B, aggregate: true}]":                                                           "passthrough[0].aggregate: only load reports",
+		"passthrough: [{service: " + LoadReporting + ", aggregate: true, forward_headers: [x-t]}]":                 "passthrough[0].forward_headers: one call stands for many clients",
 		"passthrough: [{service: a.B, forward_headers: [grpc-x]}]":                                                 "passthrough[0].forward_headers[0]: \"grpc-x\" belongs to gRPC itself",
 		"passthrough: [{service: a.B, forward_headers: [x-t]}]\nupstream: {headers: {x-t: y}}":                     "is also in upstream.headers",
 		"upstream: {address: 'a:1', insecure: true, fallbacks: [{address: 'localhost:2', forward_headers: true}]}": "there are no headers to forward",
@@ -23,6 +25,17 @@ func TestPassthroughMistakes(t *testing.T) {
 		if _, err := Parse("relay.yaml", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestAggregateNeedsFewConnections: where load is added up there is one call for each group (LRS-4).
+func TestAggregateNeedsFewConnections(t *testing.T) {
+	c, err := Parse("relay.yaml", []byte("passthrough: [{service: "+LoadReporting+", aggregate: true, max_calls: 100000}]"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.PassthroughConnections(c.EffectivePassthrough()); n != 11 {
+		t.Errorf("%d connections for %d groups", n, c.Groups.Max)
 	}
 }
 

@@ -26,6 +26,12 @@ func (m *Message) Hand() mem.BufferSlice {
 	return data
 }
 
+// MessageOf returns a message of bytes that nobody changes any more.
+func MessageOf(data []byte) *Message { return &Message{mem.BufferSlice{mem.SliceBuffer(data)}} }
+
+// Free has the message gone without being handed on.
+func (m *Message) Free() { m.Hand().Free() }
+
 // Len is its length in bytes.
 func (m *Message) Len() int { return m.data.Len() }
 

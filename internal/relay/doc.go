@@ -6,7 +6,8 @@
 // never looks at a resource, and holds no state of a stream; those belong to the
 // packages it joins, which do not know each other. The parts that need no
 // goroutine are exported, so that a test can join the same packages without any
-// edge: Grouping, and the configuration of each package.
+// edge: Grouping, and the configuration of each package. Calls of other services are led through here (passthrough.go),
+// and load reports added up (loads.go).
 //
 // Limitations: when the configuration changes, keys that config.Keeping puts back wait for a
 // restart. Clients of a group are believed about the relays they have come through (NODE-11):

@@ -24,6 +24,7 @@ type passage struct {
 	groups *groups
 	hop    string
 	log    *slog.Logger
+	loads  *loads
 
 	mu    sync.Mutex
 	ways  []way // in order of preference
@@ -40,8 +41,9 @@ type destination struct {
 // lookEvery is how often a passage looks whether another control plane is in use.
 const lookEvery = time.Second
 
-func newPassage(g *groups, ways []way, hop string, log *slog.Logger) *passage {
-	p := &passage{groups: g, hop: hop, log: log, ways: ways}
+func newPassage(g *groups, ways []way, o Options) *passage {
+	p := &passage{groups: g, hop: o.Hop, log: o.Log.With("component", "upstream"), ways: ways}
+	p.loads = newLoads(p, o.Loads)
 	p.use(ways[0])
 	return p
 }
@@ -50,7 +52,8 @@ func newPassage(g *groups, ways []way, hop string, log *slog.Logger) *passage {
 func services(c *config.Config) (all []downstream.Service) {
 	for _, p := range c.EffectivePassthrough() {
 		all = append(all, downstream.Service{
-			Name: p.Service, MaxCalls: p.EffectiveMaxCalls(), ForwardHeaders: p.ForwardHeaders, SaysNode: p.Service == config.LoadReporting,
+			Name: p.Service, MaxCalls: p.EffectiveMaxCalls(), ForwardHeaders: p.ForwardHeaders,
+			SaysNode: p.Service == config.LoadReporting, Summed: p.Aggregate,
 		})
 	}
 	return all
@@ -139,16 +142,20 @@ func (p *passage) Admit(client session.Peer, node *core.Node) *session.End {
 }
 
 // Open implements downstream.Through.
-func (p *passage) Open(ctx context.Context, client session.Peer, method string) (downstream.ThroughCall, error) {
+func (p *passage) Open(ctx context.Context, o downstream.Opening) (downstream.ThroughCall, error) {
+	client := o.Client
 	if loop := hop.Loop(client.Via, client.Way(), p.hop); loop != "" {
 		return nil, &session.End{Reason: session.Looped, Message: loop}
+	}
+	if o.Service.Summed {
+		return p.loads.open(ctx, o)
 	}
 	to, headers := p.destination(), client.Headers
 	if !p.forwards(to.made.entry.Address) {
 		headers = nil
 	}
 	via := append(slices.Clip(client.Way()), p.hop)
-	call, err := to.calls.Call(ctx, method, via, headers)
+	call, err := to.calls.Call(ctx, o.Method, via, headers)
 	redirected := to.redirected()
 	switch {
 	case err != nil && to.over.Err() != nil:
@@ -165,6 +172,13 @@ func (p *passage) forwards(address string) bool {
 	p.groups.mu.Lock()
 	defer p.groups.mu.Unlock()
 	return slices.ContainsFunc(p.groups.live.Upstream.Entries(), func(e config.Entry) bool { return e.Name == address && e.ForwardHeaders })
+}
+
+// settings are how many groups there may be, and how long one outlives its last client.
+func (p *passage) settings() (groups int, linger time.Duration) {
+	p.groups.mu.Lock()
+	defer p.groups.mu.Unlock()
+	return p.groups.live.Groups.Max, p.groups.live.Timers.GroupLinger
 }
 
 // redirected is why calls end when another control plane is put to use.

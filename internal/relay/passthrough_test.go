@@ -102,6 +102,11 @@ type passWorld struct {
 // throughRelay runs f in a bubble.
 func throughRelay(t *testing.T, set []string, a, b func(grpc.ServerStream) error, f func(w *passWorld)) {
 	t.Helper()
+	throughRelayWith(t, set, Options{}, a, b, f)
+}
+
+func throughRelayWith(t *testing.T, set []string, o Options, a, b func(grpc.ServerStream) error, f func(w *passWorld)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		set := append([]string{"upstream.address=a:1", "upstream.insecure=true", "upstream.fallbacks=[{address: 'b:1', insecure: true}]", "upstream.mode=delta", "passthrough=[{service: " + config.LoadReporting + "}]"}, set...)
 		c, err := config.Load("", set)
@@ -109,12 +114,13 @@ func throughRelay(t *testing.T, set []string, a, b func(grpc.ServerStream) error
 			t.Fatal(err)
 		}
 		w := &passWorld{world: &world{t: t, down: xdstest.NewNetwork()}, a: newLoadPlane(a), b: newLoadPlane(b)}
-		w.relay, err = New(c, Options{Hop: "me", Follow: certs.Options{NoNotify: true}, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+		o.Hop, o.Follow, o.Dial = "me", certs.Options{NoNotify: true}, func(ctx context.Context, address string) (net.Conn, error) {
 			if address == "a:1" {
 				return w.a.network.Dial(ctx, "")
 			}
 			return w.b.network.Dial(ctx, "")
-		}})
+		}
+		w.relay, err = New(c, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,6 +52,8 @@ type Options struct {
 	Rules RulesObserver
 	// Received hears how many bytes come from control planes; nil: nobody does.
 	Received ReceivedObserver
+	// Loads hears of sums of load reports; nil: nobody does.
+	Loads LoadObserver
 	// Convergence hears how long changes take to the last client; nil: it is not measured.
 	Convergence ConvergenceObserver
 	// Events is what operators are told, and Watch shows what clients and the relay say to each other; nil: nobody looks.
@@ -160,7 +162,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	r.warnOfRoom(c)
 	r.memory, r.trim = memory.New(o.Log), newTrim()
 	r.server = downstream.NewServer(r.serverConfig(c))
-	r.passage = newPassage(r.groups, forCalls(c, r.ways), o.Hop, o.Log.With("component", "upstream"))
+	r.passage = newPassage(r.groups, forCalls(c, r.ways), o)
 	r.server.PassThrough(services(c), r.passage)
 	r.groups.run(r.passage.run)
 	r.groups.rules.use(rules, c, r.groups.run, r.server.Rejudge)
@@ -292,6 +294,7 @@ func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.groups.keep()
 	r.server.Close(spread) // until then, the remaining clients get all changes
+	r.passage.loads.close()
 	r.trim.close()
 	if r.keeper != nil {
 		r.keeper.save(true) // the interest of clients that have left

@@ -21,9 +21,17 @@ import (
 const goesThrough = "passthrough=[{service: " + config.LoadReporting + ", max_calls: %d}]"
 
 // 100 clients of grpc-go's own report their load through the relay, which is their xDS server (lrs_server.self, gRFC A27).
-// What the control plane has of them is what was sent (LRS-2).
+// What the control plane has of them is what was sent, in a call of each (LRS-2), or added up in one (LRS-4).
 func TestGRPCClientsReportLoad(t *testing.T) {
-	t.Parallel()
+	for _, how := range []string{"through", "added up"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			grpcClientsReportLoad(t, how == "added up")
+		})
+	}
+}
+
+func grpcClientsReportLoad(t *testing.T, summed bool) {
 	const clients, calls = 100, 20
 	loads := peer.NewLoads(200*time.Millisecond, "shop-cluster")
 	w := newLinear(t)
@@ -32,7 +40,11 @@ func TestGRPCClientsReportLoad(t *testing.T) {
 	reporting.LrsServer = &core.ConfigSource{ConfigSourceSpecifier: &core.ConfigSource_Self{Self: &core.SelfConfigSource{}}}
 	w.Set(cache.Cluster, "shop-cluster", reporting)
 	cp := startControlPlane(t, w.Mux(), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return loads.Serve(s) }))
-	r := startRelay(t, cp.addr, fmt.Sprintf(goesThrough, clients))
+	set, theirs := fmt.Sprintf(goesThrough, clients), clients
+	if summed {
+		set, theirs = fmt.Sprintf("passthrough=[{service: %s, max_calls: %d, aggregate: true}]", config.LoadReporting, clients), 1
+	}
+	r := startRelay(t, cp.addr, set, "upstream.node={id: relay}")
 
 	var work sync.WaitGroup
 	for i := range clients {
@@ -48,13 +60,13 @@ func TestGRPCClientsReportLoad(t *testing.T) {
 	work.Wait()
 	whole := func() error { return is("requests reported", loads.Issued("shop-cluster"), clients*calls) }
 	eventually(t, patience, whole)
-	if err := first(is("clients that report", loads.Nodes(), clients), is("calls there", loads.Open(), clients), is("calls here", r.Calls()[config.LoadReporting], clients),
+	if err := first(is("nodes that report", loads.Nodes(), theirs), is("calls there", loads.Open(), theirs), is("calls here", r.Calls()[config.LoadReporting], clients),
 		is("clients of discovery", r.Count(), clients), is("streams upstream", cp.Most(), 1)); err != nil {
 		t.Error(err)
 	}
 	reports := loads.Reports()
 	eventually(t, patience, func() error { // two more of each, in which nothing may be said again
-		if more := loads.Reports() - reports; more < 2*clients {
+		if more := loads.Reports() - reports; more < 2*theirs {
 			return fmt.Errorf("%d more reports", more)
 		}
 		return nil
@@ -65,18 +77,31 @@ func TestGRPCClientsReportLoad(t *testing.T) {
 }
 
 // 10,000 calls with load reports (1,000 in the short form) take no seat of discovery's, which has few, and each of their
-// reports arrives (LRS-3).
+// reports arrives (LRS-3), also in the one call of their group (LRS-4).
 func TestLoadReportsTakeNoSeat(t *testing.T) {
-	calls := 1000
+	for _, how := range []string{"through", "added up"} {
+		t.Run(how, func(t *testing.T) { loadReportsTakeNoSeat(t, how == "added up") })
+	}
+}
+
+func loadReportsTakeNoSeat(t *testing.T, summed bool) {
+	calls, every := 1000, time.Hour
+	if summed {
+		every = time.Second
+	}
 	if long() {
 		calls = 10_000
 	}
 	const streams, eachConnection = 4, 100
-	loads := peer.NewLoads(time.Hour)
+	loads := peer.NewLoads(every, "a")
 	w := newLinear(t)
 	w.Set(cache.Cluster, "a", staticCluster("a", 1))
 	cp := startControlPlane(t, w.Mux(), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return loads.Serve(s) }))
-	r := startRelay(t, cp.addr, fmt.Sprintf(goesThrough, calls), "upstream.max_connections=128", fmt.Sprintf("downstream.max_streams=%d", streams))
+	set, theirs := fmt.Sprintf(goesThrough, calls), calls
+	if summed {
+		set, theirs = fmt.Sprintf("passthrough=[{service: %s, max_calls: %d, aggregate: true}]", config.LoadReporting, calls), 1
+	}
+	r := startRelay(t, cp.addr, set, "upstream.node={id: relay}", "upstream.max_connections=128", fmt.Sprintf("downstream.max_streams=%d", streams))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -126,7 +151,7 @@ func TestLoadReportsTakeNoSeat(t *testing.T) {
 	for _, c := range clients {
 		eventually(t, patience, func() error { return c.AtLeast(cache.Cluster, "a", 2) })
 	}
-	if err := first(is("calls", r.Calls()[config.LoadReporting], calls), is("streams of discovery", r.Count(), streams), is("clients that report", loads.Nodes(), calls)); err != nil {
+	if err := first(is("calls", r.Calls()[config.LoadReporting], calls), is("streams of discovery", r.Count(), streams), is("nodes that report", loads.Nodes(), theirs)); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ var downstreamRules = slices.Concat(
 	numbered("NODE", 1, 17),
 	numbered("REST", 1, 10),
 	numbered("CSDS", 1, 7),
-	numbered("LRS", 1, 3), numbered("LRS", 9, 9),
+	numbered("LRS", 1, 9),
 	numbered("V2", 1, 4),
 )
 
@@ -62,6 +62,11 @@ var downstreamReasons = map[string]string{
 	"LRS-1":    through + "; TestServicesAreListed and TestOwnServicesGoNowhere",
 	"LRS-2":    through + "; TestCallGoesThrough, TestCallIsCancelled and TestCallsFollowTheControlPlane",
 	"LRS-3":    through + "; TestCallsAndDiscoveryAreApart and TestControlPlaneReadsNoReports",
+	"LRS-4":    through + "; TestLoadIsSummed, TestLoadOfGroups, TestLoadByNames, TestLoadFollowsTheControlPlane and TestLoadIsRefused",
+	"LRS-5":    through + "; TestLoadIsSummed; loadreport.TestSum, TestSumTellsApart, TestRoom and TestTwin",
+	"LRS-6":    through + "; TestLoadWaitsForTheControlPlane, TestLoadComesBack and TestLoadEnds; loadreport.TestGiveBack",
+	"LRS-7":    through + "; TestLoadIsSummed; loadreport.TestSum and TestTwin",
+	"LRS-8":    through + "; TestLoadIsSummed and TestLoadWaitsForTheControlPlane",
 	"LRS-9":    through + "; TestRulesForCalls and TestCallClaimsAnIdentity",
 	"NAME-14":  "what is in a collection is no part of a name",
 	"ORDER-10": "there is no claim to find wrong",

@@ -11,11 +11,15 @@ import (
 )
 
 // An Envoy reports its load to its xDS server, the relay: what the control plane has of it is what was sent, also through
-// two relays. A restart of the control plane ends no request, and the reports begin again.
+// two relays, and if they add up. A restart of the control plane ends no request, and the reports begin again.
 func TestLoadReports(t *testing.T) {
 	realenvoy.Need(t)
-	for _, relays := range []int{0, 1, 2} {
-		t.Run(fmt.Sprintf("relays=%d", relays), func(t *testing.T) {
+	for _, relays := range []int{0, 1, 2, -1, -2} { // those below 0 add up
+		summed := relays < 0
+		if summed {
+			relays = -relays
+		}
+		t.Run(fmt.Sprintf("relays=%d,summed=%v", relays, summed), func(t *testing.T) {
 			t.Parallel()
 			m := byADS()
 			plane := newPlane(t, m.service("a", realenvoy.Backend(t, "a")))
@@ -23,7 +27,7 @@ func TestLoadReports(t *testing.T) {
 			plane.Start()
 			addr := plane.addr
 			for tier := range relays {
-				addr = startRelay(t, fmt.Sprintf("tier-%d", tier+1), addr, "passthrough=[{service: "+config.LoadReporting+"}]").addr
+				addr = startRelay(t, fmt.Sprintf("tier-%d", tier+1), addr, fmt.Sprintf("passthrough=[{service: %s, aggregate: %v}]", config.LoadReporting, summed)).addr
 			}
 			b := realenvoy.ADS(realenvoy.Node{ID: "envoy", Cluster: "e2e"}, realenvoy.Source{Target: addr})
 			b.ReportLoad()
