@@ -118,19 +118,21 @@ func (s *Session) takesAwayInTurn(sp *candidate, next []state, now time.Time) bo
 	if !sp.early() || s.succeeds(sp) { // what succeeds others goes after the ACK of what goes now
 		return false
 	}
-	last := !slices.ContainsFunc(next, state.due)
+	last := !slices.ContainsFunc(next, func(st state) bool { return st.due() || st.base().sub.Changed() })
 	return last && s.mayTakeAway(x, now)
 }
 
 // mayTakeAway reports whether a type's removals need not wait any longer for changes of types that refer to
-// Clusters, when all types have been asked.
+// Clusters, when all types have been asked. A change that came before the removals, and after its type was asked, is marked.
 func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 	over := func(since time.Time) bool { return !since.IsZero() && !now.Before(since.Add(s.config.AckTimeout)) }
 	if over(x.waitSince) || over(x.staysSince) {
 		return true
 	}
 	return !slices.ContainsFunc(s.states, func(st state) bool {
-		return st.base().refers && st.due() && s.putsOff(st.base(), now)
+		other := st.base()
+		waits := other.sub.Changed() || st.due() && s.putsOff(other, now)
+		return other.refers && waits
 	})
 }
 

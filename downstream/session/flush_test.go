@@ -3,7 +3,9 @@ package session
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -318,5 +320,60 @@ func TestChangesDoNotOvertakeTheirClusters(t *testing.T) {
 			}
 		}
 		s.accept(r)
+	}
+}
+
+// meddler is the lock of a type before which something else happens, once.
+type meddler struct {
+	sync.Mutex
+	before *func()
+}
+
+func (m *meddler) Lock() {
+	if f := *m.before; f != nil {
+		*m.before = nil
+		f()
+	}
+	m.Mutex.Lock()
+}
+
+// TestRemovalsWaitForWhatCameMeanwhile: endpoints that go with a change of listeners go after it, even if both come while
+// the next response is chosen (ORDER-2).
+func TestRemovalsWaitForWhatCameMeanwhile(t *testing.T) {
+	var before func()
+	hub := fanout.NewHub(fanout.Config{Lock: func() sync.Locker { return &meddler{before: &before} }})
+	config := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1000}
+	s := &told{t: t, hub: hub, now: epoch, Session: New(config, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})}
+	apply := func(t cache.TypeURL, u *cache.Update) {
+		u.Synced = true
+		hub.Apply(fanout.Lane{Type: t, Wildcard: true}, u)
+	}
+	set := func(t cache.TypeURL, name, body string) *cache.Update {
+		return &cache.Update{Set: []cache.Received{{Resource: cache.NewResource(t, &discovery.Resource{
+			Name: name, Resource: &anypb.Any{TypeUrl: string(t), Value: []byte(body)},
+		}, cache.Fingerprint{})}}}
+	}
+	for _, typ := range []cache.TypeURL{cache.Endpoint, cache.Listener} {
+		s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(typ), ResourceNamesSubscribe: []string{"*"}})
+		apply(typ, set(typ, "old", "1"))
+		s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(typ), ResponseNonce: s.read().Nonce})
+	}
+	apply(cache.Endpoint, set(cache.Endpoint, "new", "1"))
+	before = func() {
+		apply(cache.Listener, set(cache.Listener, "old", "2"))
+		apply(cache.Endpoint, &cache.Update{Removed: []string{"old"}})
+	}
+	var order []string
+	for r := s.read(); r != nil; r = s.read() {
+		for _, res := range r.Resources {
+			order = append(order, r.Type.Short()+" +"+res.Name)
+		}
+		for _, name := range r.Removed {
+			order = append(order, r.Type.Short()+" -"+name)
+		}
+		s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(r.Type), ResponseNonce: r.Nonce})
+	}
+	if want := []string{"EDS +new", "LDS +old", "EDS -old"}; !slices.Equal(order, want) {
+		t.Errorf("it says %q, want %q", order, want)
 	}
 }
