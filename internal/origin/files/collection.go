@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	xds "github.com/cncf/xds/go/xds/core/v3"
-	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -70,13 +70,13 @@ func (d *decoded) entriesOf(body *anypb.Any) protoreflect.FieldDescriptor {
 func (d *decoded) expand(r *discovery.Resource) error {
 	body := r.GetResource()
 	f := d.entriesOf(body)
-	all := new(listener.ListenerCollection) // all of them have the same form in binary
+	all, whole := entries(body.GetValue())
 	switch {
 	case f == nil:
 		return fmt.Errorf("%s: is a Resource without a list collection; write a DiscoveryResponse with resources", d.path)
 	case !f.IsList():
 		return fmt.Errorf("%s: is a %s, which has room for one entry only; write a DiscoveryResponse with resources", d.path, f.Parent().Name())
-	case proto.Unmarshal(body.GetValue(), all) != nil:
+	case !whole:
 		return fmt.Errorf("%s: is no %s, or is cut short", d.path, f.Parent().Name())
 	}
 	if err := servable(r); err != nil {
@@ -84,7 +84,7 @@ func (d *decoded) expand(r *discovery.Resource) error {
 	}
 	d.typeURL = cache.TypeURL(strings.TrimSuffix(body.GetTypeUrl(), collected))
 	d.list = string(f.Name())
-	for i, e := range all.GetEntries() {
+	for i, e := range all {
 		in := e.GetInlineEntry()
 		if in == nil {
 			return fmt.Errorf("%v: is no inline_entry, and nothing follows a locator; write the resource itself, or remove it", d.place(i))
@@ -99,6 +99,31 @@ func (d *decoded) expand(r *discovery.Resource) error {
 		d.resources = append(d.resources, wrapped)
 	}
 	return nil
+}
+
+// entries reads a list collection of any type: all have their entries in field 1. It is read by hand, since the generated
+// code of one takes megabytes.
+func entries(body []byte) (all []*xds.CollectionEntry, ok bool) {
+	for len(body) > 0 {
+		number, typ, n := protowire.ConsumeTag(body)
+		if n < 0 {
+			return nil, false
+		}
+		if body = body[n:]; number == 1 && typ == protowire.BytesType {
+			entry, n := protowire.ConsumeBytes(body)
+			e := new(xds.CollectionEntry)
+			if n < 0 || proto.Unmarshal(entry, e) != nil {
+				return nil, false
+			}
+			all, body = append(all, e), body[n:]
+			continue
+		}
+		if n = protowire.ConsumeFieldValue(number, typ, body); n < 0 {
+			return nil, false
+		}
+		body = body[n:]
+	}
+	return all, true
 }
 
 // contradicts returns the name that the body of an entry has, if the entry has another: clients would know what they were
