@@ -32,9 +32,11 @@ func (v View) Glob(id cache.ID) bool { return cache.IsGlob(v.Name(id)) }
 
 // Complete reports whether everything that a subscribed name leads to is here.
 func (v View) Complete(id cache.ID) bool {
-	name := v.Name(id)
-	_, complete := v.x.named.complete[name]
-	return complete || !cache.IsGlob(name) || v.x.named.State(id) == cache.Absent
+	if !v.Glob(id) || v.x.named.State(id) == cache.Absent {
+		return true
+	}
+	_, complete := v.x.named.complete[v.Name(id)]
+	return complete
 }
 
 // Members yields the members of a glob that have changed after a position, latest first.
