@@ -26,6 +26,12 @@ func (x *index) desiredName(name string) bool {
 	return ok && x.desired(id)
 }
 
+// desiredGlob is desired of the glob that covers a name.
+func (x *index) desiredGlob(name string) bool {
+	glob := cache.GlobOf(name)
+	return glob != "" && x.desiredName(glob)
+}
+
 // covers reports whether upstream is subscribed to the resource by its name or one of its aliases
 // (NAME-3), or is about to be. A name that upstream was asked for counts until Changes gives it up,
 // even if nobody wants it: a client may want it again before that.

@@ -32,11 +32,19 @@ func (x *index) lacks() bool {
 }
 
 func (n *namedLane) fill(u *cache.Update) {
-	fills := slices.DeleteFunc(slices.Clone(u.Set), func(r cache.Received) bool { return !goesBy(r.Resource, n.pends) })
+	fills := slices.DeleteFunc(slices.Clone(u.Set), func(r cache.Received) bool { return !n.lacks(r.Resource) })
 	for _, r := range fills {
 		n.x.markNamed(n.take(cache.Held{Resource: r.Resource}, u.At))
 		n.Restore(r.Name, u.At)
 	}
+}
+
+// lacks reports whether there is nothing of a resource, and a name that leads to it has no answer.
+func (n *namedLane) lacks(r *cache.Resource) bool {
+	if _, known := n.Find(r.Name); known {
+		return n.pends(r.Name)
+	}
+	return goesBy(r, n.pends)
 }
 
 // pends reports whether upstream has not answered a name.

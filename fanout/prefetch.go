@@ -78,7 +78,7 @@ func (x *index) prefetch(name string, until time.Time) {
 	wanted := x.notes()
 	switch {
 	case x.suspect, x.linger.len >= x.linger.most, wanted.wildcard:
-	case x.desiredName(cache.GlobOf(name)):
+	case x.desiredGlob(name):
 	case name != Wildcard:
 		if id := x.named.Intern(name); !x.desired(id) {
 			x.expect(id, until)
