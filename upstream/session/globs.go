@@ -41,9 +41,6 @@ func (g *globs) forget(names []string) {
 
 // answered returns the waiting globs that a response answers with anything but a removal.
 func (g *globs) answered(u *cache.Update) (some []string) {
-	if len(g.waiting) == 0 {
-		return nil
-	}
 	answered(u, func(name string) {
 		if _, waits := g.waiting[name]; waits {
 			some = append(some, name)
@@ -53,8 +50,19 @@ func (g *globs) answered(u *cache.Update) (some []string) {
 	return slices.Compact(some)
 }
 
-// applied starts the wait for more responses, or prolongs it if this one added a name.
-func (g *globs) applied(d *Response, c *Config, now time.Time) {
+// begun returns the waiting globs that have been answered.
+func (g *globs) begun() (some []string) {
+	for name, first := range g.waiting {
+		if !first.IsZero() {
+			some = append(some, name)
+		}
+	}
+	return some
+}
+
+// applied starts the wait for more responses, or prolongs it if this one added a name. Where the server marks the last
+// response, no time completes a glob.
+func (g *globs) applied(d *Response, chunks Chunks, c *Config, now time.Time) {
 	for _, name := range d.globs {
 		first := g.waiting[name]
 		if first.IsZero() {
@@ -62,7 +70,9 @@ func (g *globs) applied(d *Response, c *Config, now time.Time) {
 		} else if !d.adds {
 			continue
 		}
-		g.waiting[name] = first
+		if g.waiting[name] = first; chunks != ChunksNone {
+			continue
+		}
 		at := now.Add(c.Settle)
 		if limit := first.Add(c.SettleCap); at.After(limit) {
 			at = limit
@@ -88,15 +98,16 @@ func (g *globs) deadline() time.Time {
 	return at
 }
 
-// completes finds out which globs a response answers, and whether they are complete with it.
+// completes finds out which globs a response answers, and whether they, and those answered before, are complete with it.
 func (c *Core) completes(l *laneState, d *Response) {
-	if d.globs = l.globs.answered(&d.Update); len(d.globs) == 0 {
+	if len(l.globs.waiting) == 0 {
 		return
 	}
-	d.adds = c.hub.On(l.lane).Lacks(d.Update.Set)
+	d.globs, d.adds = l.globs.answered(&d.Update), c.hub.On(l.lane).Lacks(d.Update.Set)
 	if d.isLast(c.chunks(), &c.config) {
-		d.Update.Overdue = d.globs
-		l.globs.forget(d.globs)
-		d.globs = nil
+		all := append(d.globs, l.globs.begun()...)
+		slices.Sort(all)
+		d.Update.Overdue, d.globs = slices.Compact(all), nil
+		l.globs.forget(d.Update.Overdue)
 	}
 }

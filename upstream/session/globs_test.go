@@ -21,7 +21,7 @@ func TestGlobsAreForgotten(t *testing.T) {
 	}
 	d := &Response{globs: []string{b}, adds: true}
 	for i := range 5 { // at last beyond the cap
-		g.applied(d, c, now.Add(time.Duration(i)*900*time.Millisecond))
+		g.applied(d, ChunksNone, c, now.Add(time.Duration(i)*900*time.Millisecond))
 	}
 	if at := g.deadline(); !at.Equal(now.Add(c.SettleCap)) {
 		t.Errorf("the wait ends %v after the first response, want %v", at.Sub(now), c.SettleCap)
@@ -32,7 +32,7 @@ func TestGlobsAreForgotten(t *testing.T) {
 	if some := g.tick(now.Add(c.SettleCap)); !slices.Equal(some, []string{b}) {
 		t.Errorf("%q are complete", some)
 	}
-	g.applied(&Response{globs: []string{a}}, c, now)
+	g.applied(&Response{globs: []string{a}}, ChunksNone, c, now)
 	g.forget([]string{a})
 	if len(g.waiting) > 0 || !g.deadline().IsZero() {
 		t.Errorf("%v wait until %v", g.waiting, g.deadline())

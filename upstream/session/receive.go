@@ -223,7 +223,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	c.nacks.take(d, nack, now)
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
 		s.stream.wake(l)
-		l.globs.applied(d, &c.config, now)
+		l.globs.applied(d, c.chunks(), &c.config, now)
 		if l.settle.applied(d, c.config.Answers.habit(c.entry().Name), c.chunks(), &c.config, now); l.settle.split {
 			c.learnsHabit(l)
 		}
