@@ -11,7 +11,7 @@ import (
 // RESTUpstream is how a control plane is asked whose address is rest+https://host/.
 type RESTUpstream struct {
 	// Poll is how often it is asked for each type of each group, give or take a tenth;
-	// at least 100ms. What clients ask for anew is asked for at once (REST-11).
+	// at least 100ms. What clients newly ask for is asked for at once (REST-11).
 	// Default: 5s.
 	Poll time.Duration `yaml:"poll"`
 
@@ -83,7 +83,7 @@ func checkRESTURL(s string) (private bool, err error) {
 		return false, fmt.Errorf("the URL has a user or password in it; %s, and set headers", form)
 	case u.Hostname() == "" || strings.ContainsAny(u.Host, ", \t"):
 		return false, fmt.Errorf("%q has no host; %s", clip(s), form)
-	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery || strings.Contains(text, "#"):
+	case strings.ContainsAny(text, "?#"):
 		return false, fmt.Errorf("%q has a query or fragment; %s, which v3/discovery:clusters is added to", clip(s), form)
 	case strings.Contains(u.Path, "discovery:"):
 		return false, fmt.Errorf("%q has the path of a type; %s, which v3/discovery:clusters is added to", clip(s), form)

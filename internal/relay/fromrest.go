@@ -16,7 +16,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/readable"
 )
 
-// FromREST is how a control plane is asked over REST, but for the way to it.
+// FromREST is how a control plane is asked over REST, except for the way to it.
 func FromREST(c *config.Config, e config.Fallback) (rest.Options, error) {
 	fingerprint, err := Fingerprint(c)
 	if err != nil {

@@ -257,7 +257,7 @@ func TestFromREST(t *testing.T) {
 		began := time.Now()
 		synctest.Wait()
 		if polls := w.plane.polls(); len(polls) != 1 || polls[0].at != began || !slices.Equal(polls[0].req.GetResourceNames(), []string{"a", "gone", "late"}) || polls[0].req.GetVersionInfo() != "" {
-			t.Errorf("what is wanted anew is not asked for at once: %v", polls)
+			t.Errorf("what is newly wanted is not asked for at once: %v", polls)
 		}
 		time.Sleep(time.Minute)
 		times := make(map[cache.TypeURL]int)
@@ -487,7 +487,7 @@ func TestFromREST_OneType(t *testing.T) {
 }
 
 // TestFromREST_Wait: a control plane that puts off its answer is asked again at once when it has waited in vain, and what is
-// wanted anew does not wait. One that does not wait is polled as ever (REST-14).
+// newly wanted does not wait. One that does not wait is polled as ever (REST-14).
 func TestFromREST_Wait(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		inRESTWorld(t, []string{"upstream.rest.wait=30s", "upstream.rest.poll=10s"}, func(w *restWorld) {

@@ -271,6 +271,18 @@ func (d *decoded) sound(body *anypb.Any) error {
 	return nil
 }
 
+// listsItems reports whether a key of an object at a depth has what is listed in a file: resources, or the entries of a list
+// collection (FS-11).
+func listsItems(depth int, key any) bool {
+	switch depth {
+	case 1:
+		return key == "resources"
+	case 2:
+		return key == "entries"
+	}
+	return false
+}
+
 // items are the places of the resources of a JSON file: in resources, or in the entries of a list collection.
 func items(path string, data []byte) (places []Place) {
 	in := json.NewDecoder(bytes.NewReader(data))
@@ -294,7 +306,7 @@ func items(path string, data []byte) (places []Place) {
 			depth++
 		case isDelim:
 			depth--
-		case depth == 1 && token == "resources", depth == 2 && of != depth && token == "entries":
+		case listsItems(depth, token) && of != depth: // a key, and no item
 			of = depth + 1
 		case depth < of:
 			of = 0

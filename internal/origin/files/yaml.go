@@ -148,7 +148,7 @@ func (y *yamlJSON) mapping(n *yaml.Node) error {
 		y.mark(key)
 		y.quote(key.Value)
 		y.text(":")
-		if y.depth == 1 && key.Value == "resources" || y.depth == 2 && key.Value == "entries" { // of the Resource (FS-11)
+		if listsItems(y.depth, key.Value) {
 			for i, item := range value.Content {
 				y.items = append(y.items, Place{File: y.path, Line: item.Line, Column: item.Column, Item: i})
 			}

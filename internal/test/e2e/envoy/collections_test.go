@@ -31,7 +31,7 @@ func globOf(name string) string {
 	return glob
 }
 
-// asksGlobs takes in globs that a request names: their members are sent, but for those that the client brings.
+// asksGlobs takes in globs that a request names: their members are sent, except for those that the client brings.
 func (t *topic) asksGlobs(r request) {
 	for _, name := range r.names {
 		if !isGlob(name) {
@@ -57,7 +57,7 @@ func (t *topic) leavesGlob(glob string) {
 
 // answersGlobs returns those that have no members, and takes all as answered: members are sent, and a client that has
 // all of them is told nothing.
-func (t *topic) answersGlobs(has map[string]resource, hushed bool) (empty []string) {
+func (t *topic) answersGlobs(has map[string]resource, silent bool) (empty []string) {
 	for name := range t.fresh {
 		if !isGlob(name) {
 			continue
@@ -67,7 +67,7 @@ func (t *topic) answersGlobs(has map[string]resource, hushed bool) (empty []stri
 		for member := range has {
 			leads = leads || globOf(member) == name
 		}
-		if !leads && !hushed {
+		if !leads && !silent {
 			empty = append(empty, name)
 		}
 	}

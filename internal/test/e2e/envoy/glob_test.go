@@ -218,7 +218,7 @@ func TestGlobEnvoyReturns(t *testing.T) {
 				s.clear()
 				last.Cut()
 				s.comesBack()
-				s.toldAgain(webAt("leaves"), webAt("main"), webAt("says"))
+				s.isSentAgain(webAt("leaves"), webAt("main"), webAt("says"))
 			}
 			s.clear()
 			last.Freeze()
@@ -231,7 +231,7 @@ func TestGlobEnvoyReturns(t *testing.T) {
 			s.comesBack()
 			readyFor(t, e, webAt("comes"), "comes")
 			peer.Eventually(t, patience, func() error { return answers(says, "something else") })
-			s.toldAgain(webAt("comes"), webAt("leaves"), webAt("main"), webAt("says"))
+			s.isSentAgain(webAt("comes"), webAt("leaves"), webAt("main"), webAt("says"))
 			unharmed(t, e, load)
 			s.accepted()
 			replaced(t, e, 1)
@@ -258,8 +258,8 @@ func (s *scene) comesBack() {
 	}
 }
 
-// toldAgain: since clear, the Envoy is told of these listeners and of the cluster, each once, and of nothing else.
-func (s *scene) toldAgain(listeners ...string) {
+// isSentAgain checks that since clear the Envoy was sent these listeners and the cluster, each once, and nothing else.
+func (s *scene) isSentAgain(listeners ...string) {
 	s.t.Helper()
 	want := []string{"CDS +" + clusterAt("a")}
 	for _, name := range listeners {
@@ -310,7 +310,7 @@ func TestGlobSnapshot(t *testing.T) {
 		s.clear()
 		r.Start()
 		s.comesBack()
-		s.toldAgain(webAt("leaves"), webAt("main"), webAt("says"))
+		s.isSentAgain(webAt("leaves"), webAt("main"), webAt("says"))
 		tap := peer.StartTap(t, "what the new Envoy said and heard", r.Addr, peer.TapOptions{})
 		newcomer := globEnvoy(t, "newcomer", tap.Addr, "web")
 		newcomer.WaitReady(patience)
@@ -331,7 +331,7 @@ func TestGlobSnapshot(t *testing.T) {
 	s.clear()
 	r.Start()
 	s.comesBack()
-	s.toldAgain(webAt("leaves"), webAt("main"), webAt("says"))
+	s.isSentAgain(webAt("leaves"), webAt("main"), webAt("says"))
 	plane.Start()
 	readyFor(t, e, webAt("comes"), "comes")
 	noListener(t, e, webAt("leaves"), leaves)
@@ -363,8 +363,8 @@ func TestGlobEmpty(t *testing.T) {
 }
 
 // What an Envoy asks for in its own context is its own, and one whose context the control plane does not know is
-// served nothing, and is ready; neither is told of what others have. So it is if the control plane does not answer for
-// such a collection: an Envoy waits for its own time then, or for that of the relay.
+// served nothing, and is ready; neither is told of what others have. The same holds if the control plane does not answer
+// for such a collection: an Envoy waits for its own time then, or for that of the relay.
 func TestGlobContext(t *testing.T) {
 	for _, w := range globbed(0, 1, 2) {
 		for _, silent := range []bool{false, true} {
@@ -378,7 +378,7 @@ func TestGlobContext(t *testing.T) {
 				has.put(cache.Listener, own, m.says(own, owns, "known"))
 				has.put(cache.Listener, anothers, m.says(anothers, anyPort, "another"))
 				s := play(t, w, has, "timers.dne_timeout=2s", "timers.dne_timeout_explicit=2s")
-				s.plane.hushed = silent
+				s.plane.silentOnEmptyGlobs = silent
 				plain := globEnvoy(t, "plain", s.tap.Addr, "web")
 				address := readyFor(t, plain, webAt("main"), "a")
 				load := realenvoy.Drive(t, address, rate())

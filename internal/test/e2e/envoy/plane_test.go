@@ -41,8 +41,8 @@ type plane struct {
 	// tellsMissing: a name that is asked for and does not exist is answered; else with
 	// silence, as go-control-plane does.
 	tellsMissing bool
-	// hushed: a glob without members is answered with silence; else by its name.
-	hushed bool
+	// silentOnEmptyGlobs: a glob without members is answered with silence; else by its name.
+	silentOnEmptyGlobs bool
 	// credentials are those of its listener; nil: plaintext.
 	credentials credentials.TransportCredentials
 	// loads takes in load reports; nil: it has no such service.
@@ -341,7 +341,7 @@ func (c *conversation) wants(t *topic, name string, r resource) bool {
 func (c *conversation) add(t *topic, now view) error {
 	has, beats := now.world[t.url], now.beats[t.url]
 	var news, gone []string
-	missing := t.answersGlobs(has, c.p.hushed)
+	missing := t.answersGlobs(has, c.p.silentOnEmptyGlobs)
 	if slices.Contains(consumers, t.url) {
 		gone = t.forget(has)
 	}
