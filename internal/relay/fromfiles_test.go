@@ -212,6 +212,7 @@ func TestFromFiles_Start(t *testing.T) {
 		directory{t, d.path + "/later"}.put("c.yaml", clustersYAML("a@1"))
 		time.Sleep(32 * time.Second)
 		c = w.open(w.dial(), "c", false)
+		time.Sleep(2 * time.Second) // the stream may have been opened in this second, without the type that nobody wanted any longer
 		synctest.Wait()
 		if got := c.names(); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("%q are there", got)
