@@ -366,6 +366,7 @@ func TestServicesAreListed(t *testing.T) {
 		ends(t, w.report(w.t.Context(), "n"), codes.ResourceExhausted, "there are 1 calls of "+config.LoadReporting+", and this client has its share; see passthrough[].max_calls")
 		w.reconfigure("passthrough=[{service: " + config.LoadReporting + ", max_calls: 0}]")
 		ends(t, s, codes.Unavailable, "goes through no more")
+		synctest.Wait() // for its place, which is given back after the client is told
 		ends(t, w.report(w.t.Context(), "n"), codes.Unimplemented, "")
 		w.reconfigure("passthrough=[{service: " + config.LoadReporting + ", max_calls: 1}]")
 		w.answers(w.report(w.t.Context(), "n"))
