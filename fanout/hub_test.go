@@ -385,3 +385,32 @@ func TestFallbacksThatEndAreTakenWithTheWildcardThoughItWaited(t *testing.T) {
 		t.Errorf("taken: %v; want a to be asked for again; pending %v, later %v, woken %v", taken, h.Wanted().Pending(), later, woken)
 	}
 }
+
+// TestChangesInParts: very many names are taken in parts. What the wildcard leaves to names is taken with it (UP-17).
+func TestChangesInParts(t *testing.T) {
+	names := []string{"d", "b", "g", "a", "f", "c", "e"}
+	for most, want := range map[int][][]string{0: {names}, 3: {names[:3], names[3:6], names[6:]}, 7: {names}} {
+		h := NewHub(Config{})
+		h.Subscribe(typ, NewSubscriber(func() {})).Delta(names, nil, epoch)
+		var parts [][]string
+		for more := true; more; {
+			taken, later := h.Changes(epoch, func(Lane) (Carrier, bool) { return Carrier{Most: most}, true })
+			parts, more = append(parts, taken[byName].Want), taken[byName].More
+			if more != h.Wanted().Pending() || more != later.Equal(epoch) {
+				t.Fatalf("of %d: more: %v, pending: %v, later: %v", most, more, h.Wanted().Pending(), later)
+			}
+		}
+		if !slices.EqualFunc(parts, want, slices.Equal) {
+			t.Errorf("of %d: %q were taken, want %q", most, parts, want)
+		}
+	}
+
+	h := NewHub(Config{})
+	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	named.Delta(names, nil, epoch)
+	taken, _ := h.Changes(epoch, func(Lane) (Carrier, bool) { return Carrier{Most: 3}, true })
+	if len(taken[byName].Want) != len(names) {
+		t.Errorf("with the wildcard %q are taken, want all", taken[byName].Want)
+	}
+}

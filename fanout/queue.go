@@ -92,13 +92,13 @@ func (q *queue[T]) all() iter.Seq[cache.ID] {
 	}
 }
 
-// take empties the queue, and returns what was in it, in order.
-func (q *queue[T]) take() []queued[T] {
-	q.compact()
-	taken := q.items
-	for _, e := range taken {
-		q.at[e.id] = 0
+// take takes out the IDs that came first, at most so many, and returns them in order.
+func (q *queue[T]) take(most int) []queued[T] {
+	taken := make([]queued[T], 0, min(most, q.len))
+	for len(taken) < cap(taken) {
+		id, known, _ := q.oldest()
+		taken = append(taken, queued[T]{known, id})
+		q.remove(id)
 	}
-	q.items, q.len = nil, 0
 	return taken
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,9 +39,7 @@ type look struct {
 func (x *index) changed(id cache.ID) *look {
 	l, w := x.laneOf(id), &x.hub.wanted
 	if l.dirty.len == 0 { // otherwise the lane is noted already
-		w.mu.Lock()
-		w.dirty[l.at] = struct{}{}
-		w.mu.Unlock()
+		w.note(l.at)
 	}
 	if !w.fresh.Load() {
 		w.fresh.Store(true)
@@ -49,6 +48,13 @@ func (x *index) changed(id cache.ID) *look {
 		l.dirty.add(id, look{})
 	}
 	return l.dirty.known(id)
+}
+
+// note notes that there is something to take of a lane.
+func (w *Wanted) note(lane Lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty[lane] = struct{}{}
 }
 
 // notify wakes the reader if there is something new. The caller holds no lock.
@@ -101,10 +107,15 @@ type Carrier struct {
 	// Until is how long changes of interest are gathered: until then names stay where they are, and
 	// so does what is known of them, since they may be wanted again (UP-6).
 	Until time.Time
+	// Most is how many names are taken at a time, so that others have their turn; 0: all. Those that the
+	// wildcard leaves to names are taken with it.
+	Most int
 }
 
 // Interest is what a group wants on one lane. On the wildcard's lane the one name is Wildcard.
 type Interest struct {
+	// More: there are more names than Carrier.Most, to be taken next.
+	More bool
 	Want []string
 	// Again are those of Want that count as unanswered although they are subscribed: the
 	// wildcard that answered for them was given up (WILD-11).
@@ -131,7 +142,11 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			l := x.lane(lane)
 			by, carried := carrier(lane)
 			remains := x.remains()
-			for _, e := range l.dirty.take() {
+			most := cmp.Or(by.Most, l.dirty.len)
+			if _, left := changes[Lane{lane.Type, true}]; left {
+				most = l.dirty.len
+			}
+			for _, e := range l.dirty.take(most) {
 				name := Wildcard
 				if !lane.Wildcard {
 					name = x.named.Name(e.id)
@@ -157,6 +172,10 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			if carried && len(i.Want) > 0 && l.Origin() == (cache.Origin{}) {
 				l.Begin(by.Origin)
 				l.Heard()
+			}
+			if i.More = l.dirty.len > 0; i.More {
+				h.wanted.note(lane)
+				later = now
 			}
 			changes[lane] = i
 		})

@@ -7,6 +7,9 @@ import "cmp"
 type Bounds struct {
 	// Pair bounds the names of one pair of requests that asks again (UP-19).
 	Pair int
+	// Part bounds the names that change at a time, and those of a request that changes what is asked
+	// for (UP-17).
+	Part int
 	// MinRequest is the least limit of a request, in bytes (UP-17).
 	MinRequest int
 	// Probed bounds the names that a probe asks for (UP-14).
@@ -21,6 +24,7 @@ type Bounds struct {
 // DefaultBounds are the bounds of a Core whose Config has none.
 var DefaultBounds = Bounds{
 	Pair:       1000,
+	Part:       10_000,
 	MinRequest: 64 << 10,
 	Probed:     100,
 	Acks:       10000,

@@ -29,6 +29,7 @@ func (w deltaWriter) opening(l *laneState, names []string, here []cache.Held, r 
 }
 
 func (w deltaWriter) change(l *laneState, r *budget, now time.Time) proto.Message {
+	r.most = w.stream.config.bounds().Part
 	subscribe, unsubscribe := w.stream.take(l, r, now)
 	return &discovery.DeltaDiscoveryRequest{
 		TypeUrl: string(l.lane.Type), ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe,

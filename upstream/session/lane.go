@@ -12,6 +12,8 @@ type laneState struct {
 	// gathers is the end of the time in which changes of interest are gathered into one
 	// request, after the last one, unless a response of the type comes before (UP-6).
 	gathers time.Time
+	// more changes have been gathered, and are taken next.
+	more bool
 	// held means that the type is a suspect and waits for its turn (suspect.go).
 	held bool
 	// askedAt is when the opening request was written, which restates everything (UP-3); zero: it is

@@ -58,7 +58,7 @@ func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
 	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
 		if s, l := c.carrier(lane); s != nil {
-			return fanout.Carrier{Origin: s.stream.origin, Until: l.gathers}, true
+			return fanout.Carrier{Origin: s.stream.origin, Until: l.gathers, Most: s.stream.part()}, true
 		}
 		return by, false
 	})

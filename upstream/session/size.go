@@ -22,24 +22,24 @@ import (
 
 // budget is what a request has left of the limit.
 type budget struct {
-	left int
-	used bool
+	left       int // in bytes
+	used, most int // names and versions
 }
 
 // unlimited is the budget of a request that cannot be split.
-func unlimited() *budget { return &budget{left: math.MaxInt} }
+func unlimited() *budget { return &budget{left: math.MaxInt, most: math.MaxInt} }
 
 // budget is that of a Delta request of a type, with the node if it carries one.
 func (s *streamState) budget(t cache.TypeURL, node *core.Node) *budget {
-	return &budget{left: s.limit - proto.Size(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(t)})}
+	return &budget{left: s.limit - proto.Size(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(t)}), most: math.MaxInt}
 }
 
 // take uses up the budget for something, if there is enough left. The first thing always fits.
 func (r *budget) take(size int) bool {
-	if r.used && size > r.left {
+	if r.used > 0 && (size > r.left || r.used >= r.most) {
 		return false
 	}
-	r.left, r.used = r.left-size, true
+	r.left, r.used = r.left-size, r.used+1
 	return true
 }
 

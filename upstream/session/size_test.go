@@ -231,7 +231,7 @@ func TestPending(t *testing.T) {
 				p.remove(name)
 				delete(has, name)
 			default:
-				names := p.take(&budget{left: r.IntN(40)}, func(string) bool { return false })
+				names := p.take(&budget{left: r.IntN(40), most: 1 + r.IntN(4)}, func(string) bool { return false })
 				if len(has) > 0 && len(names) == 0 || !slices.IsSorted(names) {
 					t.Fatalf("seed %d: of %d names it took %q", seed, len(has), names)
 				}
@@ -288,6 +288,41 @@ func TestAskedAgainInParts(t *testing.T) {
 			for _, name := range req.GetResourceNamesUnsubscribe() {
 				givenUp[name] = true
 			}
+		}
+	}
+}
+
+// TestChangesInParts: a change of interest lists so many names at most, and those of others have their turn in between (UP-17). The rest is not gathered any longer.
+func TestChangesInParts(t *testing.T) {
+	bounds := DefaultBounds
+	bounds.Part = 30
+	d := newDesk(t, Config{Bounds: &bounds, Coalesce: time.Second, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+	s := d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {}))
+	s.Delta([]string{"first"}, nil, d.now)
+	d.settle()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint(i))
+	}
+	for _, give := range []bool{false, true} {
+		subscribe, unsubscribe := names, []string(nil)
+		if give {
+			subscribe, unsubscribe = nil, names
+		}
+		s.Delta(subscribe, unsubscribe, d.now)
+		d.now = d.now.Add(time.Second)
+		var all []proto.Message
+		for range 4 {
+			all = append(all, d.settle()...)
+		}
+		for _, m := range all {
+			req := m.(*discovery.DeltaDiscoveryRequest)
+			if n := len(req.GetResourceNamesSubscribe()) + len(req.GetResourceNamesUnsubscribe()); n > bounds.Part {
+				t.Errorf("a request lists %d names", n)
+			}
+		}
+		if len(all) != 4 {
+			t.Errorf("%d requests, want 4", len(all))
 		}
 	}
 }

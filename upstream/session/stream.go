@@ -177,6 +177,7 @@ func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
 // change applies a change of a lane's interest.
 func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	defer s.wake(l)
+	l.more = i.More
 	if len(i.Drop)+len(i.Leave) > 0 {
 		s.unused[l] = true
 	}
@@ -218,6 +219,14 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 			l.drop.add(name)
 		}
 	}
+}
+
+// part is how many names change at a time; 0: all, since each SotW request lists everything again.
+func (s *streamState) part() int {
+	if s.origin.SotW {
+		return 0
+	}
+	return s.config.bounds().Part
 }
 
 // next is the next request to write, or nil. It is made from what is wanted now (UP-6).
@@ -350,7 +359,9 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 // subscribed notes names as written, and starts their timers (MISS-3). Those of names that are
 // only asked for again go on from the first subscribe, unless they are in restart.
 func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
-	l.gathers = now.Add(s.config.Coalesce)
+	if l.gathers = now.Add(s.config.Coalesce); l.more {
+		l.gathers = time.Time{}
+	}
 	if len(all) == 0 {
 		return
 	}

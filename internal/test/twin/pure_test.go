@@ -344,7 +344,7 @@ func (r *pureRelay) tick() (busy bool) {
 // --- time ---
 
 // restless is how many rounds it may take until nobody has anything left to do.
-const restless = 1000
+const restless = 50_000 // tens of thousands of names may go up one by one
 
 func (r *pureRelay) Hold(hold bool) { r.hold = hold }
 
