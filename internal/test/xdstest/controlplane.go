@@ -35,12 +35,15 @@ type ControlPlane struct {
 	mu      sync.Mutex
 	streams map[string]*upstream // open ones, by actor
 	opened  int
+	heard   int // of them, before the last Heard
 }
 
 // upstream is the control plane's end of one stream of the relay.
 type upstream struct {
 	grpc.ServerStream
 	actor string
+	kind  string // what its actor is called, without the number
+	nth   int    // of those that were ever opened
 	sotw  bool
 	end   chan error // one slot: how the control plane ends it
 
@@ -174,10 +177,10 @@ func (p *ControlPlane) register(s *upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened++
-	kind = p.prefix + kind
-	s.actor = kind
+	s.kind, s.nth = p.prefix+kind, p.opened
+	s.actor = s.kind
 	for n := 2; p.streams[s.actor] != nil && p.streams[s.actor].Context().Err() == nil; n++ {
-		s.actor = kind + strconv.Itoa(n)
+		s.actor = s.kind + strconv.Itoa(n)
 	}
 	if before := p.streams[s.actor]; before != nil {
 		// It is over, though its own goroutine has not noticed yet.
@@ -185,6 +188,27 @@ func (p *ControlPlane) register(s *upstream) {
 		p.put(nil, Event{Actor: s.actor, Text: "closed"})
 	}
 	p.streams[s.actor] = s
+}
+
+// Heard takes everything that has come in since the last call.
+func (p *ControlPlane) Heard() ([]Event, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = p.opened
+	return p.mailbox.Heard()
+}
+
+// inherits gives the name of a stream that is over to one of its kind that was opened since the last Heard, as if that had been
+// after the end: which comes first is chance if the relay does both at once.
+func (p *ControlPlane) inherits(over *upstream) bool {
+	for _, actor := range slices.Sorted(maps.Keys(p.streams)) {
+		if s := p.streams[actor]; s.kind == over.kind && s.nth > p.heard && p.rename(actor, over.actor) {
+			delete(p.streams, actor)
+			s.actor, p.streams[over.actor] = over.actor, s
+			return true
+		}
+	}
+	return false
 }
 
 // listen hears the relay out.
@@ -202,7 +226,9 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 			if p.streams[s.actor] == s {
 				delete(p.streams, s.actor)
 			}
-			p.put(nil, Event{Actor: s.actor, Text: "closed"})
+			if !p.inherits(s) {
+				p.put(nil, Event{Actor: s.actor, Text: "closed"})
+			}
 			p.mu.Unlock()
 			return
 		}

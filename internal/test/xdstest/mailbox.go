@@ -2,6 +2,8 @@ package xdstest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -26,6 +28,23 @@ func (m *mailbox) put(fault error, events ...Event) {
 	case m.wake <- struct{}{}:
 	default:
 	}
+}
+
+// rename gives a stream the name of one that is over, if its beginning is here: nobody has heard of it then. It does not otherwise.
+func (m *mailbox) rename(actor, over string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	begins := slices.IndexFunc(m.events, func(e Event) bool { return e.Actor == actor && strings.HasPrefix(e.Text, "open") })
+	if begins < 0 {
+		return false
+	}
+	for i := begins; i < len(m.events); i++ {
+		if m.events[i].Actor == actor {
+			m.events[i].Actor = over
+		}
+	}
+	m.events = slices.Insert(m.events, begins, Event{Actor: over, Text: "closed"})
+	return true
 }
 
 // Heard takes everything that has come in since the last call. The error is a fault of the peer, and stays.
