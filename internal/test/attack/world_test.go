@@ -51,6 +51,8 @@ type attack struct {
 	Span time.Duration
 	// SlowPlane: updates are late because the control plane has so much else to send, and p99 says nothing.
 	SlowPlane bool
+	// Late is what p99 may be where it is more than 20 ms, and twice the quiet one (R32), for want of processors.
+	Late time.Duration
 	// MiB is by how much the relay's memory may grow at most; 0: by 128.
 	MiB int64
 }
