@@ -278,8 +278,8 @@ func Listen(address string) (net.Listener, error) {
 
 // Serve accepts clients on a listener until Close; it returns at once.
 func (r *Relay) Serve(l net.Listener) {
-	r.log.Info("serving", "listener", l.Addr().String())
 	r.ready.listening()
+	r.log.Info("serving", "listener", l.Addr().String()) // whoever has read it finds the relay ready
 	r.work.Go(func() {
 		if err := r.server.Serve(l); err != nil {
 			r.log.Error("listener failed", "listener", l.Addr().String(), "err", err)
