@@ -352,9 +352,10 @@ func (f *Follower) fail(d *Followed, err error, now time.Time) {
 		return
 	}
 	t := &d.trouble
-	if t.fault == nil {
+	switch {
+	case t.fault == nil:
 		t.since, t.wait = now, f.options.Retry
-	} else {
+	case !now.Before(t.again): // otherwise a change was heard of, and each of many would double it
 		t.wait = min(2*t.wait, f.options.Poll)
 	}
 	t.fault, t.again = err, now.Add(t.wait)

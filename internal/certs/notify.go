@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,6 +18,7 @@ type notifier struct {
 	log     *slog.Logger
 	failed  bool // and has said so
 	names   map[string]bool
+	dirs    map[string]bool // of the names
 }
 
 // newNotifier returns one that watches nothing yet, or nil where the system does not help,
@@ -44,19 +46,20 @@ func (n *notifier) errors() <-chan error {
 	return n.watcher.Errors
 }
 
-// concerns: an event is about a name that is watched.
-func (n *notifier) concerns(e fsnotify.Event) bool { return n.names[e.Name] }
+// concerns: an event is about a name that is watched, or a directory of one: that has gone, or is another one, which is not
+// watched yet.
+func (n *notifier) concerns(e fsnotify.Event) bool { return n.names[e.Name] || n.dirs[e.Name] }
 
 // watch has these names watched, and no others.
 func (n *notifier) watch(names map[string]bool) {
 	if n == nil {
 		return
 	}
-	n.names = names
-	dirs := make(map[string]bool)
+	n.names, n.dirs = names, make(map[string]bool)
 	for name := range names {
-		dirs[filepath.Dir(name)] = true
+		n.dirs[filepath.Dir(name)] = true
 	}
+	dirs := maps.Clone(n.dirs)
 	for _, dir := range n.watcher.WatchList() {
 		if !dirs[dir] {
 			_ = n.watcher.Remove(dir) // it may have gone by itself
