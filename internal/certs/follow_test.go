@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"log/slog"
 	"math/big"
 	"os"
@@ -437,4 +438,20 @@ func TestSwitch(t *testing.T) {
 			t.Error("the files are still followed after Close")
 		}
 	})
+}
+
+// TestRetryDoublesWhenItIsDue: changes that are heard of while files cannot be used do not make the wait longer.
+func TestRetryDoublesWhenItIsDue(t *testing.T) {
+	f := NewFollower(Options{Retry: time.Second, Poll: time.Minute})
+	d, now := &Followed{follower: f}, time.Unix(1000, 0)
+	for range 5 {
+		f.fail(d, errors.New("no"), now)
+	}
+	if d.trouble.wait != time.Second {
+		t.Errorf("after changes that were heard of it waits for %v", d.trouble.wait)
+	}
+	f.fail(d, errors.New("no"), d.trouble.again)
+	if d.trouble.wait != 2*time.Second {
+		t.Errorf("after a retry it waits for %v", d.trouble.wait)
+	}
 }

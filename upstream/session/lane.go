@@ -12,7 +12,7 @@ type laneState struct {
 	// gathers is the end of the time in which changes of interest are gathered into one
 	// request, after the last one, unless a response of the type comes before (UP-6).
 	gathers time.Time
-	// more changes have been gathered, and are taken next.
+	// more: further changes have been gathered already, and are taken next (UP-17).
 	more bool
 	// held means that the type is a suspect and waits for its turn (suspect.go).
 	held bool

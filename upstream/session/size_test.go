@@ -292,7 +292,8 @@ func TestAskedAgainInParts(t *testing.T) {
 	}
 }
 
-// TestChangesInParts: a change of interest lists so many names at most, and those of others have their turn in between (UP-17). The rest is not gathered any longer.
+// TestChangesInParts: a change of interest lists so many names at most, and those of others have their turn in between
+// (UP-17). The rest is not gathered any longer. In SotW each request lists everything, so there is one.
 func TestChangesInParts(t *testing.T) {
 	bounds := DefaultBounds
 	bounds.Part = 30
@@ -324,5 +325,14 @@ func TestChangesInParts(t *testing.T) {
 		if len(all) != 4 {
 			t.Errorf("%d requests, want 4", len(all))
 		}
+	}
+
+	d = newDesk(t, Config{Bounds: &bounds, Entries: []Entry{{Name: "up", Mode: ModeSotW}}})
+	s = d.hub.Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {}))
+	s.Delta([]string{"first"}, nil, d.now)
+	d.settle()
+	s.Delta(names, nil, d.now)
+	if all := d.settle(); len(all) != 1 || len(all[0].(*discovery.DiscoveryRequest).GetResourceNames()) != 101 {
+		t.Errorf("%d SotW requests, want one with 101 names", len(all))
 	}
 }

@@ -359,7 +359,8 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 // subscribed notes names as written, and starts their timers (MISS-3). Those of names that are
 // only asked for again go on from the first subscribe, unless they are in restart.
 func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
-	if l.gathers = now.Add(s.config.Coalesce); l.more {
+	l.gathers = now.Add(s.config.Coalesce)
+	if l.more {
 		l.gathers = time.Time{}
 	}
 	if len(all) == 0 {

@@ -41,11 +41,12 @@ type ControlPlane struct {
 // upstream is the control plane's end of one stream of the relay.
 type upstream struct {
 	grpc.ServerStream
-	actor string
-	kind  string // what its actor is called, without the number
-	nth   int    // of those that were ever opened
-	sotw  bool
-	end   chan error // one slot: how the control plane ends it
+	actor  string
+	kind   string // what its actor is called, without the number
+	number int    // and that; 1 is not written
+	nth    int    // of those that were ever opened
+	sotw   bool
+	end    chan error // one slot: how the control plane ends it
 
 	// The ControlPlane's mutex guards these.
 	ended      bool                       // by the control plane: what comes after is not heard
@@ -178,9 +179,10 @@ func (p *ControlPlane) register(s *upstream) {
 	defer p.mu.Unlock()
 	p.opened++
 	s.kind, s.nth = p.prefix+kind, p.opened
-	s.actor = s.kind
-	for n := 2; p.streams[s.actor] != nil && p.streams[s.actor].Context().Err() == nil; n++ {
-		s.actor = s.kind + strconv.Itoa(n)
+	s.actor, s.number = s.kind, 1
+	for p.streams[s.actor] != nil && p.streams[s.actor].Context().Err() == nil {
+		s.number++
+		s.actor = s.kind + strconv.Itoa(s.number)
 	}
 	if before := p.streams[s.actor]; before != nil {
 		// It is over, though its own goroutine has not noticed yet.
@@ -202,11 +204,13 @@ func (p *ControlPlane) Heard() ([]Event, error) {
 // after the end: which comes first is chance if the relay does both at once.
 func (p *ControlPlane) inherits(over *upstream) bool {
 	for _, actor := range slices.Sorted(maps.Keys(p.streams)) {
-		if s := p.streams[actor]; s.kind == over.kind && s.nth > p.heard && p.rename(actor, over.actor) {
-			delete(p.streams, actor)
-			s.actor, p.streams[over.actor] = over.actor, s
-			return true
+		s := p.streams[actor]
+		if s.kind != over.kind || s.number < over.number || s.nth <= p.heard || !p.rename(actor, over.actor) {
+			continue
 		}
+		delete(p.streams, actor)
+		s.actor, s.number, p.streams[over.actor] = over.actor, over.number, s
+		return true
 	}
 	return false
 }

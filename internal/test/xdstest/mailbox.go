@@ -30,7 +30,8 @@ func (m *mailbox) put(fault error, events ...Event) {
 	}
 }
 
-// rename gives a stream the name of one that is over, if its beginning is here: nobody has heard of it then. It does not otherwise.
+// rename gives a stream the name of one that is over. It does so only if the stream's beginning is still here, which nobody has
+// heard of then, and reports whether it has.
 func (m *mailbox) rename(actor, over string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -362,9 +362,9 @@ func TestGlobEmpty(t *testing.T) {
 	}
 }
 
-// What an Envoy asks for in its own context is its own, and one whose context the control plane does not know is
-// served nothing, and is ready; neither is told of what others have. The same holds if the control plane does not answer
-// for such a collection: an Envoy waits for its own time then, or for that of the relay.
+// TestGlobContext: each Envoy gets the collection of its own context. One whose context the control plane does not know gets
+// no resources, and becomes ready. Neither sees what is in the other's collection. The same holds if the control plane does
+// not answer for the unknown one: the Envoy then becomes ready when its own timeout ends, or that of the relay.
 func TestGlobContext(t *testing.T) {
 	for _, w := range globbed(0, 1, 2) {
 		for _, silent := range []bool{false, true} {
