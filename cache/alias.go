@@ -57,13 +57,14 @@ func (t *Table) match(alias string, id ID, seq Seq) {
 	if a == id {
 		return
 	}
-	e := &t.entries[a]
+	e, was := &t.entries[a], t.Led(a)
 	e.relate().negative, e.err = nil, nil
 	if IsGlob(alias) {
 		e.more.cover(id, seq)
 	} else {
 		e.more.matches.add(id)
 	}
+	t.turned(a, was)
 	t.touched = append(t.touched, a)
 }
 
@@ -75,7 +76,7 @@ func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 	if !ok || a == id {
 		return
 	}
-	e := &t.entries[a]
+	e, was := &t.entries[a], t.Led(a)
 	e.more.remove(id)
 	if !e.pinned {
 		t.release(a)
@@ -92,6 +93,7 @@ func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 	case e.cause == Timer:
 		e.cause = Removed // an answer outweighs silence
 	}
+	t.turned(a, was)
 	t.touched = append(t.touched, a)
 }
 

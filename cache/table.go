@@ -66,6 +66,8 @@ type Table struct {
 	// Changed is called for each name whose resource is about to be replaced or dropped; it
 	// may be nil.
 	Changed func(t *Table, id ID, before, now *Resource)
+	// Turned is called for each name that has become Absent, or is not any more; it may be nil.
+	Turned func(ID)
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
@@ -260,6 +262,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 		t.recover(r)
 		return t.touched, false
 	}
+	was := t.Led(id)
 	t.touched = append(t.touched, id)
 	t.tell(id, e.resource, r)
 	if e.state == Present {
@@ -277,8 +280,16 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r, upstream
 	t.count(e.resource, 1)
+	t.turned(id, was)
 	t.touch(id, seq)
 	return t.touched, true
+}
+
+// turned tells whether a name has become Absent, or is not any more.
+func (t *Table) turned(id ID, was State) {
+	if now := t.Led(id); t.Turned != nil && now != was && (now == Absent || was == Absent) {
+		t.Turned(id)
+	}
 }
 
 // Date notes that a resource is unchanged since an earlier position, at which clients got it from
@@ -309,8 +320,10 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 			t.unmatch(other, id, cause, seq)
 		}
 	}
+	was := t.Led(id)
 	e.vanished = e.vanished || e.state == Present
 	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
+	t.turned(id, was)
 	t.touch(id, seq)
 	return t.touched, true
 }
@@ -324,10 +337,11 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 		if !ok || !t.entries[id].pinned || t.Led(id) == Present {
 			continue
 		}
-		e := &t.entries[id]
+		e, was := &t.entries[id], t.Led(id)
 		again := e.state == Absent && e.relate().negative != nil && e.err == nil
 		e.state, e.cause, e.err = Absent, Removed, nil // ERR-8
 		e.relate().negative = r
+		t.turned(id, was)
 		if !again { // otherwise it is told to nobody (UP-19)
 			t.touch(id, seq)
 			t.touched = append(t.touched, id)
@@ -383,7 +397,9 @@ func (t *Table) forget(id ID) {
 		t.count(e.resource, -1)
 		for other := range e.resource.others() {
 			if a, ok := t.ids[other]; ok && a != id {
+				was := t.Led(a)
 				t.entries[a].more.remove(id)
+				t.turned(a, was)
 				t.release(a)
 			}
 		}
@@ -392,7 +408,9 @@ func (t *Table) forget(id ID) {
 		t.unlink(id)
 	}
 	e = &t.entries[id]
+	was := t.Led(id)
 	e.state, e.cause, e.resource, e.upstream, e.err, e.vanished = Unknown, 0, nil, "", nil, false
+	t.turned(id, was)
 	if e.more != nil {
 		e.more.negative = nil
 	}

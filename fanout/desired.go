@@ -60,6 +60,9 @@ func (x *index) want(s *Subscription, id cache.ID) (first bool) {
 	if first = x.interest.add(s, id); first {
 		x.linger.end(id)
 		x.changed(id)
+		if id != wildcardID && x.named.Led(id) == cache.Absent {
+			x.named.turned.add(id, struct{}{}) // nobody wanted it when it was looked at
+		}
 	}
 	return first
 }

@@ -414,3 +414,38 @@ func TestChangesInParts(t *testing.T) {
 		t.Errorf("with the wildcard %q are taken, want all", taken[byName].Want)
 	}
 }
+
+// TestAbsences: what is absent is news once for each stream, however many names stay so. A name that nobody wants is
+// when somebody does (UP-19).
+func TestAbsences(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	names := []string{"a", "b", "c", "alias"}
+	s.Delta(names, nil, epoch)
+	changes(h)
+	h.On(byName).Asked(names)
+	removed := func(names ...string) *cache.Update { return &cache.Update{Removed: names, At: epoch} }
+	expect := func(what string, all bool, absent, others []string) {
+		t.Helper()
+		gotAbsent, gotOthers := h.Of(typ).Absences(all)
+		if !slices.Equal(gotAbsent, absent) || !slices.Equal(gotOthers, others) {
+			t.Errorf("%s: %q are absent, and %q not any more; want %q and %q", what, gotAbsent, gotOthers, absent, others)
+		}
+	}
+	h.Apply(byName, removed("a", "b", "alias"))
+	expect("new", false, []string{"a", "b", "alias"}, nil)
+	h.Apply(byName, removed("a", "c"))
+	expect("one more", false, []string{"c"}, nil)
+	expect("a new stream", true, names, nil)
+	h.Apply(byName, set("a"))
+	target := set("target")
+	target.Set[0].Aliases = []string{"alias"}
+	h.Apply(byName, target)
+	expect("answered, by name and alias", false, nil, []string{"a", "alias"})
+	s.Delta(nil, []string{"c"}, epoch)
+	h.Apply(byName, removed("a", "target"))
+	expect("gone again", false, []string{"a", "alias"}, nil)
+	expect("nobody wants c", true, []string{"a", "b", "alias"}, nil)
+	s.Delta([]string{"c"}, nil, epoch)
+	expect("somebody does", false, []string{"c"}, nil)
+}

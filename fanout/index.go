@@ -49,6 +49,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 		x.mu = h.config.Lock()
 	}
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), refused: make(map[string]uint64), again: make(map[string]struct{}), complete: make(map[string]struct{})}
+	x.named.Turned = func(id cache.ID) { x.named.turned.add(id, struct{}{}) }
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	if !t.Basic() {

@@ -20,6 +20,8 @@ type namedLane struct {
 	again map[string]struct{}
 	// complete are the globs whose members are all here, as they were once (RECON-16).
 	complete map[string]struct{}
+	// turned are the names that have become Absent or wanted, or are not Absent any more, since Absences.
+	turned queue[struct{}]
 }
 
 // desired returns all names that are wanted, linger, or are kept for the snapshot.

@@ -109,16 +109,27 @@ func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	return lacking
 }
 
-// Absentees returns the subscribed names of a type that upstream does not have (UP-19).
-func (o OfType) Absentees() (names []string) {
+// Absences returns the subscribed names that upstream does not have, and those that it has or may have by now, of
+// the names of which it had something else to say at the last call (UP-19). all: of all names, as for a new stream.
+func (o OfType) Absences(all bool) (absent, others []string) {
 	o.hub.types.look(o.url, func(x *index) {
-		for id := range x.interest.named() {
-			if x.named.Answer(id).State == cache.Absent {
-				names = append(names, x.named.Name(id))
+		turned := &x.named.turned
+		if all {
+			for id := range x.interest.named() {
+				turned.add(id, struct{}{})
+			}
+		}
+		for _, e := range turned.take(turned.len) {
+			switch name := x.named.Name(e.id); {
+			case name == "": // the ID was given back
+			case x.named.Led(e.id) != cache.Absent:
+				others = append(others, name)
+			case x.interest.wants(e.id):
+				absent = append(absent, name)
 			}
 		}
 	})
-	return names
+	return absent, others
 }
 
 // Early splits names. Copies that early lead to may be old answers, which their stream will not repeat (UP-19).

@@ -44,11 +44,12 @@ type unanswered struct {
 	// returned has names that clients want again, and whose time to be looked at has passed.
 	returned []string
 	// absent has the names that upstream does not have, with the interval at which it is asked again, and
-	// retries when it is. They are read from the Hub at lookAt, pairEvery after a response or timer may have
-	// changed them; zero: never.
+	// retries when it is. The Hub is asked for changes to them at lookAt, pairEvery after a response or timer
+	// may have made some; zero: never. looked: it was asked on this stream for all of them.
 	absent  map[string]time.Duration
 	retries cache.Deadlines[string]
 	lookAt  time.Time
+	looked  bool
 
 	// due has the names to ask for again before their silence counts.
 	due      []string
@@ -146,24 +147,19 @@ func (l *laneState) pairAt() (at time.Time) {
 	return latest(at, u.pairedAt.Add(pairEvery))
 }
 
-// look replaces the absent names; those that stay keep their retry.
-func (u *unanswered) look(names []string) {
-	was := u.absent
-	u.absent = make(map[string]time.Duration, len(names))
-	for _, name := range names {
-		every, known := was[name]
-		if !known {
-			every = retryFirst
-			u.retries.Set(name, u.lookAt.Add(retryFirst-pairEvery))
-		}
-		u.absent[name] = every
+// look takes in which names have become absent, and which are not any more.
+func (u *unanswered) look(absent, others []string) {
+	if u.absent == nil {
+		u.absent = make(map[string]time.Duration)
 	}
-	for name := range was {
-		if _, still := u.absent[name]; !still {
-			u.forget(name)
-		}
+	for _, name := range absent {
+		u.absent[name] = retryFirst
+		u.retries.Set(name, u.lookAt.Add(retryFirst-pairEvery))
 	}
-	u.lookAt = time.Time{}
+	for _, name := range others {
+		u.forget(name)
+	}
+	u.lookAt, u.looked = time.Time{}, true
 }
 
 // forget drops a name that is not absent any more.
@@ -235,7 +231,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		u.due, u.delivered = append(u.due, names...), append(u.delivered, delivered...)
 	}
 	if due(u.lookAt, now) {
-		u.look(c.hub.Of(t).Absentees())
+		u.look(c.hub.Of(t).Absences(!u.looked))
 	}
 	if due(l.pairAt(), now) {
 		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile

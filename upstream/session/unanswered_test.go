@@ -20,7 +20,7 @@ import (
 func TestPairsAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	u := unanswered{on: true, due: []string{"a", "b", "c"}, lookAt: now.Add(pairEvery)}
-	u.look([]string{"d", "e", "f"})
+	u.look([]string{"d", "e", "f"}, nil)
 	now = now.Add(retryFirst)
 	for _, want := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {}} {
 		if pair := u.choose(2, now); !slices.Equal(pair, want) {
@@ -34,7 +34,7 @@ func TestPairsAreBounded(t *testing.T) {
 func TestRetriesBecomeRare(t *testing.T) {
 	now := time.Unix(0, 0)
 	u := unanswered{on: true, lookAt: now.Add(pairEvery)}
-	u.look([]string{"a"})
+	u.look([]string{"a"}, nil)
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
 		at := u.retryAt()
 		if got := at.Sub(now); got != want*time.Second {
@@ -43,9 +43,9 @@ func TestRetriesBecomeRare(t *testing.T) {
 		now = at
 		u.choose(1, now)
 	}
-	u.look(nil) // it has been answered
+	u.look(nil, []string{"a"}) // it has been answered
 	u.lookSoon(now)
-	u.look([]string{"a"})
+	u.look([]string{"a"}, nil)
 	if at := u.retryAt(); !at.Equal(now.Add(retryFirst)) {
 		t.Errorf("it is asked for at %v when it is absent again, want %v", at, now.Add(retryFirst))
 	}
