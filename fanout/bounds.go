@@ -4,6 +4,8 @@ package fanout
 // not depend on them, except for Leaving, so they are not in the configuration. Tests make them
 // small, to reach what happens beyond them.
 type Bounds struct {
+	// Part is for how many of the names that a client asks for or gives up at once the lock of their type is held.
+	Part int
 	// Tombstones says how many removed names may be remembered beside that many resources. Beyond
 	// it the Hub looks for names that every reader has been sent.
 	Tombstones func(resources int) int
@@ -23,6 +25,7 @@ type Bounds struct {
 
 // DefaultBounds are in force unless Config.Bounds says otherwise.
 var DefaultBounds = Bounds{
+	Part:       1000,
 	Tombstones: func(resources int) int { return 64 + resources/4 },
 	Marks:      16,
 	News:       16,

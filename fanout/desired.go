@@ -67,11 +67,15 @@ func (x *index) want(s *Subscription, id cache.ID) (first bool) {
 	return first
 }
 
-// wantName adds a subscription to a name. The Run speeds up the search when many names follow one
-// another.
-func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Time) cache.ID {
+// wantName adds a subscription to a name, which a request asks for. The Run speeds up the search when many names
+// follow one another.
+func (x *index) wantName(s *Subscription, name string, r *cache.Run, asked *Asked, now time.Time) cache.ID {
 	id := x.named.InternNext(r, name)
+	asked.Names = append(asked.Names, id)
 	if x.want(s, id) {
+		if !x.named.Asked(id) {
+			asked.Unasked++
+		}
 		x.unsolicited.recall(name)
 		x.shelf.serve(id, name, now)
 	}

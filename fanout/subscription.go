@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -71,6 +72,8 @@ type Asked struct {
 	// New are those of Names that were not subscribed before; only for Delta, since a SotW request
 	// asks for no others.
 	New []string
+	// Unasked is how many of Names upstream has to be asked for.
+	Unasked int
 	// Wildcard: the whole set has to be sent (rows a, c, e, j, n, t).
 	Wildcard bool
 	// Left are the names that were given up while the wildcard stays. The client has what bears them by
@@ -84,42 +87,75 @@ type Asked struct {
 func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
-	x.mu.Lock()
-	defer x.unlock()
 	var asked Asked
-	if s.mode == fresh {
-		s.mode = explicit // rows b, c, d, f
-		if len(subscribe) == 0 && x.hub.Properties(x.url).EmptyIsWildcard {
-			s.mode = legacy // rows a, e
-			s.startWildcard(&asked, now)
-		}
-	}
 	if len(subscribe) > 0 {
 		asked.Names, asked.New = make([]cache.ID, 0, len(subscribe)), make([]string, 0, len(subscribe))
 	}
+	gives := slices.Contains(unsubscribe, Wildcard)
+	inParts(x, subscribe, func(names []string) {
+		if s.mode == fresh {
+			s.mode = explicit // rows b, c, d, f
+			if len(names) == 0 && x.hub.Properties(x.url).EmptyIsWildcard {
+				s.mode = legacy // rows a, e
+				s.startWildcard(&asked, now)
+			}
+		}
+		s.adds(names, &asked, now)
+	})
+	s.fits(len(subscribe))
+	if len(unsubscribe) > 0 {
+		inParts(x, unsubscribe, func(names []string) { s.gives(names, s.wildcard && !gives, &asked, now) })
+	}
+	return asked
+}
+
+// inParts makes a change for each of very many names, and lets others have the lock after every Bounds.Part of them.
+// There is a part even if there are no names.
+func inParts[T any](x *index, names []T, take func(part []T)) {
+	for {
+		n := min(x.hub.config.Bounds.Part, len(names))
+		x.change(func(*index) { take(names[:n]) })
+		if names = names[n:]; len(names) == 0 {
+			return
+		}
+		runtime.Gosched() // those who wait for the lock go first
+	}
+}
+
+// fits gives back the memory that is left over from adding so many names in parts.
+func (s *Subscription) fits(names int) {
+	if names > s.index.hub.config.Bounds.Part {
+		s.index.change(func(*index) { s.names = NameList{ids: slices.Clone(s.names.ids), told: slices.Clone(s.names.told)} })
+	}
+}
+
+// adds adds the names of a Delta request.
+func (s *Subscription) adds(names []string, asked *Asked, now time.Time) {
 	var run cache.Run
-	for _, name := range subscribe {
+	had := len(asked.Names)
+	for _, name := range names {
 		if name == Wildcard {
 			s.mode = explicit
-			s.startWildcard(&asked, now) // rows c, j, n
+			s.startWildcard(asked, now) // rows c, j, n
 			continue
 		}
-		id := x.wantName(s, name, &run, now)
-		asked.Names = append(asked.Names, id) // rows d, h
+		id := s.index.wantName(s, name, &run, asked, now) // rows d, h
 		if _, had := s.names.place(id); !had {
 			asked.New = append(asked.New, name)
 		}
 	}
-	if s.names.add(asked.Names) {
-		s.summed = false
-	}
-	stays := s.wildcard && !slices.Contains(unsubscribe, Wildcard)
-	gone := make([]cache.ID, 0, len(unsubscribe))
-	run = cache.Run{}
-	for _, name := range unsubscribe {
+	s.summed = !s.names.add(asked.Names[had:]) && s.summed
+}
+
+// gives gives up the names of a Delta request. stays: the wildcard stays.
+func (s *Subscription) gives(names []string, stays bool, asked *Asked, now time.Time) {
+	x := s.index
+	gone := make([]cache.ID, 0, len(names))
+	var run cache.Run
+	for _, name := range names {
 		if name == Wildcard {
 			s.mode = explicit // rows f, i, k
-			s.endWildcard(&asked, now)
+			s.endWildcard(asked, now)
 			continue
 		}
 		id, ok := x.named.FindNext(&run, name)
@@ -135,7 +171,6 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 	}
 	s.drop(gone)
-	return asked
 }
 
 // Names is one SotW request, which replaces the whole interest (DOWN-SOTW-2), as the difference
@@ -159,40 +194,43 @@ func (s *Subscription) Explicit() {
 func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
-	x.mu.Lock()
-	defer x.unlock()
-	s.sotw = true
 	var asked Asked
-	switch {
-	case names.Some:
-		s.mode = explicit // rows c, d, p, q
-	case s.mode == fresh && x.hub.Properties(x.url).EmptyIsWildcard:
-		s.mode = legacy // row a
-	case s.mode == fresh:
-		s.mode = explicit // row b
-	}
-	wildcard := names.Wildcard || s.mode == legacy // row o; row s is neither
-	if wildcard && !s.wildcard {
-		s.startWildcard(&asked, now)
-	} else if !wildcard {
-		s.endWildcard(&asked, now)
-	}
-
-	var run cache.Run
-	for _, name := range names.Added {
-		asked.Names = append(asked.Names, x.wantName(s, name, &run, now))
-	}
-	asked.Names = distinct(asked.Names)
-	gone := make([]cache.ID, 0, len(names.Gone))
-	for _, name := range names.Gone {
-		if id, ok := x.named.Find(name); ok && x.unwant(s, id, now) {
-			gone = append(gone, id)
+	inParts(x, names.Added, func(added []string) {
+		s.sotw = true
+		switch {
+		case names.Some:
+			s.mode = explicit // rows c, d, p, q
+		case s.mode == fresh && x.hub.Properties(x.url).EmptyIsWildcard:
+			s.mode = legacy // row a
+		case s.mode == fresh:
+			s.mode = explicit // row b
 		}
+		wildcard := names.Wildcard || s.mode == legacy // row o; row s is neither
+		if wildcard && !s.wildcard {
+			s.startWildcard(&asked, now)
+		} else if !wildcard {
+			s.endWildcard(&asked, now)
+		}
+		var run cache.Run
+		had := len(asked.Names)
+		for _, name := range added {
+			x.wantName(s, name, &run, &asked, now)
+		}
+		s.summed = !s.names.add(asked.Names[had:]) && s.summed
+	})
+	s.fits(len(names.Added))
+	asked.Names = distinct(asked.Names)
+	if len(names.Gone) > 0 {
+		inParts(x, names.Gone, func(given []string) {
+			gone := make([]cache.ID, 0, len(given))
+			for _, name := range given {
+				if id, ok := x.named.Find(name); ok && x.unwant(s, id, now) {
+					gone = append(gone, id)
+				}
+			}
+			s.drop(gone)
+		})
 	}
-	if s.names.add(asked.Names) {
-		s.summed = false
-	}
-	s.drop(gone)
 	return asked
 }
 
@@ -209,20 +247,22 @@ func (s *Subscription) Close(now time.Time) {
 	x := s.index
 	defer x.hub.types.drop(x.url) // if nothing else needs it
 	defer x.hub.wanted.notify()   // after the lock is released
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	defer x.note()
-	if !s.closed {
-		s.closed = true
-		x.interest.close(s.subscriber.Holder)
-		for _, id := range s.names.ids {
+	inParts(x, s.names.ids, func(ids []cache.ID) {
+		for _, id := range ids {
 			x.unwant(s, id, now)
 		}
+	})
+	x.change(func(*index) {
+		if s.closed {
+			return
+		}
+		s.closed = true
+		x.interest.close(s.subscriber.Holder)
 		s.names = NameList{}
 		s.summed = false
 		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
-	}
+	})
 }
 
 func (s *Subscription) startWildcard(asked *Asked, now time.Time) {

@@ -35,6 +35,7 @@ var bounds = map[string]func(*tiny){
 	"gone":     func(t *tiny) { t.hub.Gone = 1 },                                                           // the name of one such resource is remembered
 	"streams":  func(t *tiny) { t.set("upstream.max_streams_per_connection=2") },                           // a connection to the control plane carries one stream, over gRPC (UP-1)
 	"part":     func(t *tiny) { t.core.Part = 1 },                                                          // what is asked for goes up name by name (UP-17)
+	"names":    func(t *tiny) { t.hub.Part = 1 },                                                           // what a request asks for is taken in name by name
 	"prune":    func(t *tiny) { t.hub.Tombstones = func(int) int { return 0 } },                            // what is gone is forgotten once every client was sent that
 	"marks":    func(t *tiny) { t.hub.Marks = 0 },                                                          // repetitions of what changed are dropped at once
 	"news":     func(t *tiny) { t.hub.News = 1 },                                                           // clients that lag behind differently share nothing
