@@ -17,10 +17,13 @@ type related struct {
 
 // matched reports whether a resource lists the name as an alias, or is covered by it.
 func (e *entry) matched() bool {
-	for range e.matches() {
-		return true
+	switch {
+	case e.more == nil:
+		return false
+	case e.more.members != nil:
+		return len(e.more.members.at) > 0
 	}
-	return false
+	return len(e.more.matches.ids) > 0
 }
 
 // matches yields those resources.
@@ -57,7 +60,7 @@ func (t *Table) match(alias string, id ID, seq Seq) {
 	if a == id {
 		return
 	}
-	e, was := &t.entries[a], t.Led(a)
+	e, was := t.at(a), t.Led(a)
 	e.relate().negative, e.err = nil, nil
 	if IsGlob(alias) {
 		e.more.cover(id, seq)
@@ -76,14 +79,14 @@ func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 	if !ok || a == id {
 		return
 	}
-	e, was := &t.entries[a], t.Led(a)
+	e, was := t.at(a), t.Led(a)
 	e.more.remove(id)
 	if !e.pinned {
 		t.release(a)
 		return
 	}
 	if e.more.members != nil {
-		e.more.members.leave(t.entries[id].name, seq)
+		e.more.members.leave(t.at(id).name, seq)
 	}
 	unanswered := e.asked && !e.matched() && e.state == Unknown
 	switch {
@@ -115,8 +118,8 @@ func dropped(before, now *Resource) []string {
 // recover ends the errors of other names that lead to a resource, since the resource answers them.
 func (t *Table) recover(r *Resource) {
 	for other := range r.others() {
-		if a := t.ids[other]; t.entries[a].err != nil {
-			t.entries[a].err, t.touched = nil, append(t.touched, a)
+		if a := t.ids[other]; t.at(a).err != nil {
+			t.at(a).err, t.touched = nil, append(t.touched, a)
 		}
 	}
 }

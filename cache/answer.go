@@ -10,12 +10,12 @@ import (
 // and those that it covers.
 func (t *Table) Leads(id ID) iter.Seq[*Resource] {
 	return func(yield func(*Resource) bool) {
-		e := &t.entries[id]
-		if e.resource != nil && !yield(e.resource) {
+		e := t.at(id)
+		if e.resource != nil && !yield(e.resource) || e.more == nil {
 			return
 		}
 		for m := range e.matches() {
-			if !yield(t.entries[m].resource) {
+			if !yield(t.at(m).resource) {
 				return
 			}
 		}
@@ -27,7 +27,7 @@ func (t *Table) Answered(id ID) bool { return t.Led(id) != Unknown }
 
 // Led is the state of the name, by itself and as an alias: the State of its Answer.
 func (t *Table) Led(id ID) State {
-	if e := &t.entries[id]; !e.matched() {
+	if e := t.at(id); !e.matched() {
 		return e.state
 	}
 	return Present
@@ -81,7 +81,7 @@ func (a Answer) Changed(i int) Seq {
 
 // Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
-	e := &t.entries[id]
+	e := t.at(id)
 	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
 	if e.more == nil {
 		return a
@@ -95,7 +95,7 @@ func (t *Table) Answer(id ID) Answer {
 	}
 	for m := range e.more.matches.all() {
 		a.State, a.Cause = Present, 0
-		if e := &t.entries[m]; a.Resource == nil {
+		if e := t.at(m); a.Resource == nil {
 			a.Resource, a.Seq = e.resource, e.seq
 		} else {
 			a.More, a.MoreSeqs = append(a.More, e.resource), append(a.MoreSeqs, e.seq)
@@ -107,7 +107,7 @@ func (t *Table) Answer(id ID) Answer {
 // Bare is Answer without aliases. A name to which only others answer is Absent: upstream has spoken of
 // it, and has nothing of that name.
 func (t *Table) Bare(id ID) Answer {
-	e := &t.entries[id]
+	e := t.at(id)
 	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
 	if a.State == Unknown && e.matched() {
 		a.State, a.Cause = Absent, Removed
@@ -117,7 +117,7 @@ func (t *Table) Bare(id ID) Answer {
 
 // Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 func (t *Table) Vanished(id ID) Seq {
-	if e := &t.entries[id]; e.vanished && e.state != Present {
+	if e := t.at(id); e.vanished && e.state != Present {
 		return e.seq
 	}
 	return 0

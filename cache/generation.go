@@ -60,7 +60,7 @@ func (t *Table) Hold(id ID) Held {
 	if t.before.unheard {
 		generation = t.before.generation
 	}
-	e := &t.entries[id]
+	e := t.at(id)
 	ends, _, _ := t.Ends(id)
 	return Held{e.resource, e.upstream, ends, e.generation == generation}
 }
@@ -69,13 +69,13 @@ func (t *Table) Hold(id ID) Held {
 // the present generation.
 func (t *Table) Announced(name string) bool {
 	id, ok := t.ids[name]
-	return ok && t.entries[id].state == Present && t.entries[id].generation == t.generation
+	return ok && t.at(id).state == Present && t.at(id).generation == t.generation
 }
 
 // Unannounce takes back an announcement that was no answer.
 func (t *Table) Unannounce(name string) {
 	if id, ok := t.ids[name]; ok {
-		t.entries[id].generation = noGeneration
+		t.at(id).generation = noGeneration
 	}
 }
 
@@ -88,7 +88,7 @@ func (t *Table) Mention(name string, whole bool) {
 	}
 	if id, ok := t.ids[name]; ok {
 		for r := range t.Leads(id) {
-			if r.Name == name || whole && t.entries[id].pinned {
+			if r.Name == name || whole && t.at(id).pinned {
 				t.mentioned[r.Name] = true
 			}
 		}
@@ -98,15 +98,15 @@ func (t *Table) Mention(name string, whole bool) {
 // sweepable: a resource is Present, but unannounced, and the origin has not spoken
 // of it in any other way.
 func (t *Table) sweepable(id ID) bool {
-	e := &t.entries[id]
+	e := t.at(id)
 	return e.state == Present && e.generation != t.generation && !t.mentioned[e.name]
 }
 
 // Unannounced are the resources that may be swept.
 func (t *Table) Unannounced() (names []string) {
-	for id := t.oldest; id != none; id = t.entries[id].next {
+	for id := t.oldest; id != none; id = t.at(id).next {
 		if t.sweepable(id) {
-			names = append(names, t.entries[id].name)
+			names = append(names, t.at(id).name)
 		}
 	}
 	return names

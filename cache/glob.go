@@ -81,7 +81,7 @@ func (t *Table) Members(glob ID, after Seq) iter.Seq[Change] {
 			if e.seq <= after {
 				return
 			}
-			if of := &t.entries[e.id]; e.id != none && !yield(Change{of.name, of.resource, e.seq}) {
+			if of := t.at(e.id); e.id != none && !yield(Change{of.name, of.resource, e.seq}) {
 				return
 			}
 		}
@@ -102,7 +102,7 @@ func (t *Table) Left(glob ID, after Seq) (names iter.Seq[string], all bool) {
 }
 
 func (t *Table) members(glob ID) *members {
-	if e := &t.entries[glob]; e.more != nil && e.more.members != nil {
+	if e := t.at(glob); e.more != nil && e.more.members != nil {
 		return e.more.members
 	}
 	return new(members)

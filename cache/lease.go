@@ -43,10 +43,10 @@ func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (re
 // LeaseUntil is Lease with the time at which the TTL ends; zero: there is none.
 func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) {
 	id, ok := t.ids[name]
-	if !ok || t.entries[id].state != Present {
+	if !ok || t.at(id).state != Present {
 		return false
 	}
-	changed := t.entries[id].seq == seq
+	changed := t.at(id).seq == seq
 	if changed {
 		t.unlease(id) // who is told the change is told the TTL
 	}
@@ -65,11 +65,11 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 // new, and clients are to be sent it again, since they drop it otherwise (TTL-13).
 func (t *Table) Repeat(name string, seq Seq) (renewed bool) {
 	id := t.ids[name]
-	r := t.entries[id].resource
+	r := t.at(id).resource
 	if r == nil || !r.GoesStale {
 		return false
 	}
-	if t.entries[id].seq == seq {
+	if t.at(id).seq == seq {
 		return false // it is new
 	}
 	ends, turned, _ := t.Ends(id)
@@ -164,7 +164,7 @@ func (t *Table) Expiry() time.Time {
 func (t *Table) Expired(now time.Time) (names []string) {
 	for len(t.leases.due) > 0 && !t.leases.due[0].ends.After(now) {
 		l := heap.Pop(&t.leases.due).(*lease)
-		names = append(names, t.entries[l.id].name)
+		names = append(names, t.at(l.id).name)
 	}
 	return names
 }
@@ -175,7 +175,7 @@ func (t *Table) Renewed(after Seq) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		for o := t.leases.order.Back(); o != nil; o = o.Prev() {
 			l := o.Value.(*lease)
-			e := &t.entries[l.id]
+			e := t.at(l.id)
 			if l.renewed <= after || l.renewed != e.seq && !yield(Change{e.name, e.resource, e.seq}) {
 				return
 			}

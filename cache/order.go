@@ -4,14 +4,14 @@ import "iter"
 
 // touch moves a name to the end of the order of change.
 func (t *Table) touch(id ID, seq Seq) {
-	if t.entries[id].ordered {
+	if t.at(id).ordered {
 		t.unlink(id)
 	}
-	e := &t.entries[id]
+	e := t.at(id)
 	e.seq, e.ordered = seq, true
 	e.prev, e.next = t.newest, none
 	if t.newest != none {
-		t.entries[t.newest].next = id
+		t.at(t.newest).next = id
 	} else {
 		t.oldest = id
 	}
@@ -20,14 +20,14 @@ func (t *Table) touch(id ID, seq Seq) {
 }
 
 func (t *Table) unlink(id ID) {
-	e := &t.entries[id]
+	e := t.at(id)
 	if e.prev != none {
-		t.entries[e.prev].next = e.next
+		t.at(e.prev).next = e.next
 	} else {
 		t.oldest = e.next
 	}
 	if e.next != none {
-		t.entries[e.next].prev = e.prev
+		t.at(e.next).prev = e.prev
 	} else {
 		t.newest = e.prev
 	}
@@ -36,7 +36,7 @@ func (t *Table) unlink(id ID) {
 }
 
 // Seq is when a name last changed.
-func (t *Table) Seq(id ID) Seq { return t.entries[id].seq }
+func (t *Table) Seq(id ID) Seq { return t.at(id).seq }
 
 // Change is one name's latest change: Resource is nil if it vanished.
 type Change struct {
@@ -49,8 +49,8 @@ type Change struct {
 // everything there is, tombstones included.
 func (t *Table) Since(after Seq) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
-		for id := t.newest; id != none; id = t.entries[id].prev {
-			e := &t.entries[id]
+		for id := t.newest; id != none; id = t.at(id).prev {
+			e := t.at(id)
 			if e.seq <= after || !yield(Change{e.name, e.resource, e.seq}) {
 				return
 			}
@@ -60,9 +60,9 @@ func (t *Table) Since(after Seq) iter.Seq[Change] {
 
 // Prune drops the tombstones up to a position that every reader has passed.
 func (t *Table) Prune(upTo Seq) {
-	for id := t.oldest; id != none && t.entries[id].seq <= upTo; {
-		next := t.entries[id].next
-		if e := &t.entries[id]; e.state == Absent && !e.pinned {
+	for id := t.oldest; id != none && t.at(id).seq <= upTo; {
+		next := t.at(id).next
+		if e := t.at(id); e.state == Absent && !e.pinned {
 			t.unlink(id)
 			t.release(id)
 		}

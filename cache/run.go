@@ -7,8 +7,8 @@ type Run struct{ last ID }
 
 // FindNext is Find, of the next name of a Run.
 func (t *Table) FindNext(r *Run, name string) (ID, bool) {
-	if next := int(r.last) + 1; next < len(t.entries) {
-		if e := &t.entries[next]; e.used && e.name == name {
+	if next := int(r.last) + 1; next < t.entries.Len() {
+		if e := t.at(ID(next)); e.used && e.name == name {
 			r.last++
 			return r.last, true
 		}
@@ -27,7 +27,7 @@ func (t *Table) InternNext(r *Run, name string) ID {
 		id = t.add(name)
 		r.last = id
 	}
-	if e := &t.entries[id]; !e.pinned {
+	if e := t.at(id); !e.pinned {
 		e.pinned = true
 		t.pins++
 	}

@@ -52,7 +52,7 @@ const (
 // vanish by themselves; names that vanished stay in it as tombstones until Prune.
 type Table struct {
 	ids     map[string]ID
-	entries []entry
+	entries Pages[entry] // by ID
 	free    []ID
 
 	// The order of change: a list through entries, oldest first.
@@ -88,7 +88,7 @@ type Table struct {
 	digest   Digest
 }
 
-// none is the ID of no name: entries[0] is never used.
+// none is the ID of no name: the first entry is never used.
 const none ID = 0
 
 type entry struct {
@@ -118,6 +118,8 @@ type entry struct {
 	err      *statuspb.Status
 }
 
+func (t *Table) at(id ID) *entry { return t.entries.At(int(id)) }
+
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
 	return t.InternNext(new(Run), name)
@@ -126,14 +128,14 @@ func (t *Table) Intern(name string) ID {
 // Pinned reports whether somebody holds the ID of a name.
 func (t *Table) Pinned(name string) bool {
 	id, ok := t.ids[name]
-	return ok && t.entries[id].pinned
+	return ok && t.at(id).pinned
 }
 
 // Interned yields the IDs that somebody holds, with their names.
 func (t *Table) Interned() iter.Seq2[ID, string] {
 	return func(yield func(ID, string) bool) {
-		for id := range t.entries {
-			if e := &t.entries[id]; e.pinned && !yield(ID(id), e.name) {
+		for id := range t.entries.Len() {
+			if e := t.at(ID(id)); e.pinned && !yield(ID(id), e.name) {
 				return
 			}
 		}
@@ -141,10 +143,10 @@ func (t *Table) Interned() iter.Seq2[ID, string] {
 }
 
 // Ask notes whether upstream has been asked for a name. A new stream has not been asked for any.
-func (t *Table) Ask(id ID, asked bool) { t.entries[id].asked = asked }
+func (t *Table) Ask(id ID, asked bool) { t.at(id).asked = asked }
 
 // Asked reports whether upstream has been asked for a name on the present stream, or the last one.
-func (t *Table) Asked(id ID) bool { return t.entries[id].asked }
+func (t *Table) Asked(id ID) bool { return t.at(id).asked }
 
 // Pins is the number of names whose IDs are held.
 func (t *Table) Pins() int { return t.pins }
@@ -156,21 +158,21 @@ func (t *Table) Find(name string) (ID, bool) {
 }
 
 // Name is the name behind an ID.
-func (t *Table) Name(id ID) string { return t.entries[id].name }
+func (t *Table) Name(id ID) string { return t.at(id).name }
 
 // State is the state of the name itself, without aliases.
-func (t *Table) State(id ID) State { return t.entries[id].state }
+func (t *Table) State(id ID) State { return t.at(id).state }
 
 // Cause is why the name alone is Absent.
-func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
+func (t *Table) Cause(id ID) Cause { return t.at(id).cause }
 
 // Own is the resource that bears the name, or nil: it is not Present.
-func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
+func (t *Table) Own(id ID) *Resource { return t.at(id).resource }
 
 // Bearer is Own by name.
 func (t *Table) Bearer(name string) *Resource {
 	if id, ok := t.ids[name]; ok {
-		return t.entries[id].resource
+		return t.at(id).resource
 	}
 	return nil
 }
@@ -181,7 +183,7 @@ func (t *Table) Has(name string) bool { return t.Bearer(name) != nil }
 // Holds reports whether a name is Present at a version of the upstream's.
 func (t *Table) Holds(name, upstream string) bool {
 	id, ok := t.ids[name]
-	return ok && t.entries[id].state == Present && t.entries[id].upstream == upstream
+	return ok && t.at(id).state == Present && t.at(id).upstream == upstream
 }
 
 // Same reports whether a resource is here with the same content.
@@ -191,12 +193,12 @@ func (t *Table) Same(r *Resource) bool {
 }
 
 // Cap is one more than the highest ID given out so far.
-func (t *Table) Cap() int { return len(t.entries) }
+func (t *Table) Cap() int { return t.entries.Len() }
 
 // Unpin gives an ID back. Its content, if any, goes with Forget.
 func (t *Table) Unpin(id ID) {
-	if t.entries[id].pinned {
-		t.entries[id].pinned = false
+	if t.at(id).pinned {
+		t.at(id).pinned = false
 		t.pins--
 	}
 	t.release(id)
@@ -213,15 +215,16 @@ func (t *Table) id(name string) ID {
 func (t *Table) add(name string) ID {
 	if t.ids == nil {
 		t.ids = make(map[string]ID)
-		t.entries = make([]entry, 1)
+		t.entries.Grow(1)
 	}
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.entries[id] = entry{name: name, used: true}
+		*t.at(id) = entry{name: name, used: true}
 	} else {
-		id = ID(len(t.entries))
-		t.entries = append(t.entries, entry{name: name, used: true})
+		id = ID(t.entries.Len())
+		t.entries.Grow(int(id) + 1)
+		*t.at(id) = entry{name: name, used: true}
 	}
 	t.ids[name] = id
 	return id
@@ -229,13 +232,13 @@ func (t *Table) add(name string) ID {
 
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
-	e := &t.entries[id]
+	e := t.at(id)
 	wanted, holds := e.pinned || e.ordered, e.state == Present || e.matched()
 	if !e.used || wanted || holds {
 		return
 	}
 	delete(t.ids, e.name)
-	t.entries[id] = entry{}
+	*t.at(id) = entry{}
 	t.free = append(t.free, id)
 }
 
@@ -245,7 +248,7 @@ func (t *Table) release(id ID) {
 func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, changed bool) {
 	t.touched = t.touched[:0]
 	id := t.id(r.Name)
-	e := &t.entries[id]
+	e := t.at(id)
 	had := e.err != nil
 	e.err, e.generation = nil, t.generation
 	t.Confirm(id)
@@ -274,7 +277,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	for name := range r.others() {
 		t.match(name, id, seq)
 	}
-	e = &t.entries[id] // match may have moved the entries
+	e = t.at(id) // match may have moved the entries
 	if e.more != nil {
 		e.more.negative = nil
 	}
@@ -287,14 +290,14 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 
 // turned tells whether a name has become Absent, or is not any more.
 func (t *Table) turned(id ID, was State) {
-	if now := t.Led(id); t.Turned != nil && now != was && (now == Absent || was == Absent) {
+	if t.Turned != nil && (t.Led(id) == Absent) != (was == Absent) {
 		t.Turned(id)
 	}
 }
 
 // Date notes that a resource is unchanged since an earlier position, at which clients got it from
 // another Table. It is not for a Table that is read in order of change (Since).
-func (t *Table) Date(id ID, seq Seq) { t.entries[id].seq = seq }
+func (t *Table) Date(id ID, seq Seq) { t.at(id).seq = seq }
 
 // Remove makes a name Absent. A name that the table does not have, or that is
 // Absent already, is left alone: changed is false. touched is as with Set.
@@ -303,7 +306,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 	if !ok {
 		return nil, false
 	}
-	e := &t.entries[id]
+	e := t.at(id)
 	if e.state == Absent {
 		if e.cause == Timer {
 			e.cause = cause // an answer outweighs silence
@@ -334,10 +337,10 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 	t.touched = t.touched[:0]
 	for _, alias := range r.Aliases {
 		id, ok := t.ids[alias]
-		if !ok || !t.entries[id].pinned || t.Led(id) == Present {
+		if !ok || !t.at(id).pinned || t.Led(id) == Present {
 			continue
 		}
-		e, was := &t.entries[id], t.Led(id)
+		e, was := t.at(id), t.Led(id)
 		again := e.state == Absent && e.relate().negative != nil && e.err == nil
 		e.state, e.cause, e.err = Absent, Removed, nil // ERR-8
 		e.relate().negative = r
@@ -353,26 +356,26 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 // Fail lays an error over a name. Its state stays (ERR-8); NOT_FOUND is for
 // Remove. changed is false if the very same error lies there.
 func (t *Table) Fail(id ID, status *statuspb.Status) (changed bool) {
-	e := &t.entries[id]
+	e := t.at(id)
 	changed = e.err == nil || e.err.GetCode() != status.GetCode() || e.err.GetMessage() != status.GetMessage()
 	e.err = status
 	return changed
 }
 
 // Excuse takes the error off a name, as if there had been none.
-func (t *Table) Excuse(id ID) { t.entries[id].err = nil }
+func (t *Table) Excuse(id ID) { t.at(id).err = nil }
 
 // Forget drops all that is known of a name, as if it had never been answered (UP-8). Resources that
 // were here only because they answer to it go with it, unless keep says otherwise.
 func (t *Table) Forget(id ID, keep func(*Resource) bool) {
-	e := &t.entries[id]
+	e := t.at(id)
 	e.asked = false
 	also := slices.Collect(e.matches())
 	if e.state != Present || !keep(e.resource) {
 		t.forget(id)
 	}
 	for _, m := range also {
-		if r := t.entries[m].resource; r != nil && !keep(r) {
+		if r := t.at(m).resource; r != nil && !keep(r) {
 			t.forget(m)
 			t.release(m)
 		}
@@ -384,12 +387,12 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 // need to hear what the name leads to instead.
 func (t *Table) Unset(id ID, seq Seq) {
 	t.forget(id)
-	t.entries[id].vanished, t.entries[id].seq = true, seq
+	t.at(id).vanished, t.at(id).seq = true, seq
 	t.release(id)
 }
 
 func (t *Table) forget(id ID) {
-	e := &t.entries[id]
+	e := t.at(id)
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
 	t.Confirm(id)
@@ -398,7 +401,7 @@ func (t *Table) forget(id ID) {
 		for other := range e.resource.others() {
 			if a, ok := t.ids[other]; ok && a != id {
 				was := t.Led(a)
-				t.entries[a].more.remove(id)
+				t.at(a).more.remove(id)
 				t.turned(a, was)
 				t.release(a)
 			}
@@ -407,7 +410,7 @@ func (t *Table) forget(id ID) {
 	if e.ordered {
 		t.unlink(id)
 	}
-	e = &t.entries[id]
+	e = t.at(id)
 	was := t.Led(id)
 	e.state, e.cause, e.resource, e.upstream, e.err, e.vanished = Unknown, 0, nil, "", nil, false
 	t.turned(id, was)
@@ -437,7 +440,7 @@ func (t *Table) tell(id ID, before, now *Resource) {
 }
 
 // Upstream is the upstream's version of the resource of that name, if there is one.
-func (t *Table) Upstream(id ID) string { return t.entries[id].upstream }
+func (t *Table) Upstream(id ID) string { return t.at(id).upstream }
 
 // Held is a resource as a Table has it.
 type Held struct {
@@ -456,8 +459,8 @@ func (t *Table) All() iter.Seq[Held] { return t.all(t.generation) }
 // all yields it with what a generation has announced.
 func (t *Table) all(generation uint32) iter.Seq[Held] {
 	return func(yield func(Held) bool) {
-		for id := t.oldest; id != none; id = t.entries[id].next {
-			e := &t.entries[id]
+		for id := t.oldest; id != none; id = t.at(id).next {
+			e := t.at(id)
 			if e.state != Present {
 				continue
 			}

@@ -121,8 +121,8 @@ func compare(t *testing.T, step int, table *Table, world map[string]*Resource, c
 		t.Fatalf("step %d: table has %d resources, %d bytes, %s; want %d, %d, %s", step, table.Len(), table.Bytes(), table.Digest(), len(world), bytes, want)
 	}
 	for name, id := range table.ids {
-		if table.entries[id].name != name || slices.Contains(table.free, id) {
-			t.Fatalf("step %d: ID %d of %s stands for %q, or for nothing", step, id, name, table.entries[id].name)
+		if table.at(id).name != name || slices.Contains(table.free, id) {
+			t.Fatalf("step %d: ID %d of %s stands for %q, or for nothing", step, id, name, table.at(id).name)
 		}
 	}
 	for name, id := range ids {

@@ -19,7 +19,7 @@ type unconfirmed struct {
 // Restore makes the resource that bears a name unconfirmed: it is known as of a time only.
 func (t *Table) Restore(name string, asOf time.Time) {
 	id, ok := t.ids[name]
-	if !ok || t.entries[id].state != Present {
+	if !ok || t.at(id).state != Present {
 		return
 	}
 	t.Confirm(id)
@@ -28,14 +28,14 @@ func (t *Table) Restore(name string, asOf time.Time) {
 	if i < 0 {
 		i, u.ages = len(u.ages), append(u.ages, asOf)
 	}
-	t.entries[id].age = uint32(i) + 1
+	t.at(id).age = uint32(i) + 1
 	u.count++
 }
 
 // Confirm notes that upstream agrees with the resource that bears a name. It reports whether that is
 // news.
 func (t *Table) Confirm(id ID) (news bool) {
-	e := &t.entries[id]
+	e := t.at(id)
 	if e.age == 0 {
 		return false
 	}
@@ -64,8 +64,8 @@ func (t *Table) AnswerAge(id ID) (asOf time.Time, unconfirmed bool) {
 
 // Age returns as of when the resource that bears a name is known, if it is unconfirmed.
 func (t *Table) Age(name string) (asOf time.Time, unconfirmed bool) {
-	if id, ok := t.ids[name]; ok && t.entries[id].age > 0 {
-		return t.unconfirmed.ages[t.entries[id].age-1], true
+	if id, ok := t.ids[name]; ok && t.at(id).age > 0 {
+		return t.unconfirmed.ages[t.at(id).age-1], true
 	}
 	return time.Time{}, false
 }

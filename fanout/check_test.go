@@ -15,7 +15,7 @@ func TestCheckFinds(t *testing.T) {
 		want  string
 	}{
 		{"sound", func(*index, *Subscription) {}, ""},
-		{"order", func(x *index, s *Subscription) { x.interest.by[1] = append(x.interest.by[1], &Subscription{}) }, "not in order"},
+		{"order", func(x *index, s *Subscription) { *x.interest.by.At(1) = append(*x.interest.by.At(1), &Subscription{}) }, "not in order"},
 		{"a name's ID", func(x *index, s *Subscription) { x.named.Unpin(1) }, "its ID not kept"},
 		{"names", func(x *index, s *Subscription) { x.interest.names++ }, "2 counted"},
 		{"withheld", func(x *index, s *Subscription) { x.interest.withheld = 2 }, "2 have something withheld"},

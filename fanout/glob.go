@@ -52,12 +52,17 @@ func (v View) Left(glob cache.ID, after cache.Seq) (names iter.Seq[string], all 
 
 // Leading yields all resources to which a subscribed name leads.
 func (v View) Leading(id cache.ID) iter.Seq[*cache.Resource] {
-	if !v.Glob(id) {
-		a := v.Answer(id)
-		return slices.Values(a.Resources())
+	if v.Glob(id) {
+		return v.x.named.Leads(id)
 	}
-	return v.x.named.Leads(id)
+	a := v.Answer(id)
+	if a.Resource == nil {
+		return nothing
+	}
+	return slices.Values(a.Resources())
 }
+
+func nothing(func(*cache.Resource) bool) {}
 
 // Unconfirmed reports whether a resource that bears a name is known from disk only.
 func (v View) Unconfirmed(name string) bool {

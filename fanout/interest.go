@@ -11,7 +11,7 @@ import (
 // interest records who subscribes to what of a type: to which name, or to the wildcard, whose ID is
 // no name's.
 type interest struct {
-	by [][]*Subscription // by ID, ascending by subscription number
+	by cache.Pages[[]*Subscription] // by ID, ascending by subscription number
 	// room is the rest of the array from which the lists of one or two are cut, since a client may
 	// ask for tens of thousands of names at a time.
 	room []*Subscription
@@ -47,10 +47,10 @@ func (i *interest) close(holder string) {
 
 // of lists the subscriptions to a name, or to the wildcard.
 func (i *interest) of(id cache.ID) []*Subscription {
-	if int(id) >= len(i.by) {
+	if int(id) >= i.by.Len() {
 		return nil
 	}
-	return i.by[id]
+	return *i.by.At(int(id))
 }
 
 // wants reports whether anybody subscribes to a name, or to the wildcard.
@@ -65,7 +65,8 @@ func (i *interest) has(s *Subscription, id cache.ID) bool {
 // named yields the names that have subscribers, by ID, with the subscribers.
 func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
 	return func(yield func(cache.ID, []*Subscription) bool) {
-		for id, subs := range i.by {
+		for id := range i.by.Len() {
+			subs := *i.by.At(id)
 			if id := cache.ID(id); id != wildcardID && len(subs) > 0 && !yield(id, subs) {
 				return
 			}
@@ -76,15 +77,14 @@ func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
 // add notes that a Subscription includes a name, or the wildcard. first reports whether it is the
 // only one.
 func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
-	if most := int(id) + 1; most > len(i.by) {
-		i.by = slices.Grow(i.by, most-len(i.by))[:most]
-	}
-	at, found := search(i.by[id], s)
+	i.by.Grow(int(id) + 1)
+	subs := i.by.At(int(id))
+	at, found := search(*subs, s)
 	if found {
 		return false
 	}
-	i.by[id] = slices.Insert(i.grow(i.by[id]), at, s)
-	if first = len(i.by[id]) == 1; first && id != wildcardID {
+	*subs = slices.Insert(i.grow(*subs), at, s)
+	if first = len(*subs) == 1; first && id != wildcardID {
 		i.names++
 	}
 	return first
@@ -113,9 +113,10 @@ func (i *interest) remove(s *Subscription, id cache.ID) (last, had bool) {
 	if !had {
 		return false, false
 	}
-	i.by[id] = slices.Delete(i.by[id], at, at+1)
-	if last = len(i.by[id]) == 0; last {
-		i.by[id] = nil
+	subs := i.by.At(int(id))
+	*subs = slices.Delete(*subs, at, at+1)
+	if last = len(*subs) == 0; last {
+		*subs = nil
 		if id != wildcardID {
 			i.names--
 		}

@@ -80,7 +80,7 @@ func (x *exchange) tellable(v fanout.View, p *plan) (ids []cache.ID) {
 	}
 	sent, untold := namesOf(p.resources, p.heartbeats), distinct(slices.Clone(x.changed.items))
 	leadsToSent := func(id cache.ID) bool {
-		return contains(v.Leading(id), func(r *cache.Resource) bool { return sent.has(r.Name) })
+		return len(sent) > 0 && contains(v.Leading(id), func(r *cache.Resource) bool { return sent.has(r.Name) })
 	}
 	x.endErrors(v, p.resources)
 	for _, id := range x.failed.take() {
