@@ -415,6 +415,36 @@ func TestChangesInParts(t *testing.T) {
 	}
 }
 
+// TestUnasked: a request is told for how many of its names upstream has to be asked, in parts, too.
+func TestUnasked(t *testing.T) {
+	bounds := DefaultBounds
+	bounds.Part = 2
+	h := NewHub(Config{Bounds: &bounds})
+	ask := func(want int, names ...string) *Subscription {
+		t.Helper()
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		if got := s.Delta(names, nil, epoch).Unasked; got != want {
+			t.Errorf("%q: upstream has to be asked for %d, want %d", names, got, want)
+		}
+		return s
+	}
+	ask(5, "a", "b", "c", "d", "e")
+	ask(1, "e", "f", "a")
+	leaves := ask(2, "g", "h")
+	h.On(byName).Asked([]string{"g"})
+	leaves.Close(epoch)
+	ask(1, "g", "h") // g is subscribed upstream still
+	sotw := h.Subscribe(typ, NewSubscriber(func() {}))
+	if got := sotw.Replace(Names{Some: true, Added: []string{"a", "i", "j", "k"}}, epoch).Unasked; got != 3 {
+		t.Errorf("over SotW upstream has to be asked for %d, want 3", got)
+	}
+	sotw.Read(func(v View) {
+		if n := len(v.Names()); n != 4 {
+			t.Errorf("%d names are subscribed to, want 4", n)
+		}
+	})
+}
+
 // TestAbsences: what is absent is news once for each stream, however many names stay so. A name that nobody wants is
 // when somebody does (UP-19).
 func TestAbsences(t *testing.T) {
@@ -427,7 +457,12 @@ func TestAbsences(t *testing.T) {
 	removed := func(names ...string) *cache.Update { return &cache.Update{Removed: names, At: epoch} }
 	expect := func(what string, all bool, absent, others []string) {
 		t.Helper()
-		gotAbsent, gotOthers := h.Of(typ).Absences(all)
+		gotAbsent, gotOthers, more := h.Of(typ).Absences(all, 2)
+		for more {
+			var a, o []string
+			a, o, more = h.Of(typ).Absences(false, 2)
+			gotAbsent, gotOthers = append(gotAbsent, a...), append(gotOthers, o...)
+		}
 		if !slices.Equal(gotAbsent, absent) || !slices.Equal(gotOthers, others) {
 			t.Errorf("%s: %q are absent, and %q not any more; want %q and %q", what, gotAbsent, gotOthers, absent, others)
 		}

@@ -110,8 +110,9 @@ func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 }
 
 // Absences returns the subscribed names that upstream does not have, and those that it has or may have by now, of
-// the names of which it had something else to say at the last call (UP-19). all: of all names, as for a new stream.
-func (o OfType) Absences(all bool) (absent, others []string) {
+// the names of which it had something else to say before (UP-19): of at most so many, and more says whether there are
+// others. all: of all names, as for a new stream.
+func (o OfType) Absences(all bool, most int) (absent, others []string, more bool) {
 	o.hub.types.look(o.url, func(x *index) {
 		turned := &x.named.turned
 		if all {
@@ -119,7 +120,7 @@ func (o OfType) Absences(all bool) (absent, others []string) {
 				turned.add(id, struct{}{})
 			}
 		}
-		for _, e := range turned.take(turned.len) {
+		for _, e := range turned.take(most) {
 			switch name := x.named.Name(e.id); {
 			case name == "": // the ID was given back
 			case x.named.Led(e.id) != cache.Absent:
@@ -128,8 +129,9 @@ func (o OfType) Absences(all bool) (absent, others []string) {
 				absent = append(absent, name)
 			}
 		}
+		more = turned.len > 0
 	})
-	return absent, others
+	return absent, others, more
 }
 
 // Early splits names. Copies that early lead to may be old answers, which their stream will not repeat (UP-19).

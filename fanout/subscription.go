@@ -91,7 +91,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	if len(subscribe) > 0 {
 		asked.Names, asked.New = make([]cache.ID, 0, len(subscribe)), make([]string, 0, len(subscribe))
 	}
-	gives := slices.Contains(unsubscribe, Wildcard)
+	ends := slices.Contains(unsubscribe, Wildcard)
 	inParts(x, subscribe, func(names []string) {
 		if s.mode == fresh {
 			s.mode = explicit // rows b, c, d, f
@@ -104,7 +104,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	})
 	s.fits(len(subscribe))
 	if len(unsubscribe) > 0 {
-		inParts(x, unsubscribe, func(names []string) { s.gives(names, s.wildcard && !gives, &asked, now) })
+		inParts(x, unsubscribe, func(names []string) { s.gives(names, s.wildcard && !ends, &asked, now) })
 	}
 	return asked
 }

@@ -24,7 +24,7 @@ type Bounds struct {
 // DefaultBounds are the bounds of a Core whose Config has none.
 var DefaultBounds = Bounds{
 	Pair:       1000,
-	Part:       10_000,
+	Part:       2500,
 	MinRequest: 64 << 10,
 	Probed:     100,
 	Acks:       10000,

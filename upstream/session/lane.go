@@ -58,7 +58,7 @@ func (l *laneState) forget(name string) {
 	l.want.remove(name)
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
-	l.unanswered.forget(name)
+	l.unanswered.retries.remove(name)
 	l.globs.forget([]string{name})
 }
 

@@ -53,6 +53,9 @@ func (d *demand) loosen(lane fanout.Lane) {
 	}
 }
 
+// partEvery is the time between two parts of very many changes, in which others have their turn (UP-17).
+const partEvery = 5 * time.Millisecond
+
 // takeChanges passes changes of interest from the Hub to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
@@ -62,7 +65,9 @@ func (c *Core) takeChanges(now time.Time) {
 		}
 		return by, false
 	})
-	c.changesAt = later
+	if c.changesAt = later; later.Equal(now) { // there are more
+		c.changesAt = now.Add(partEvery)
+	}
 	c.expectListeners(changes, now)
 	for lane, i := range changes {
 		if s, l := c.carrier(lane); s != nil {

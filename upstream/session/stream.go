@@ -392,7 +392,9 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 	asked := nameTimer{now, question, l, names}
 	s.timers.missing = append(s.timers.missing, asked)
 	if l.unanswered.on {
-		l.unanswered.waiting = append(l.unanswered.waiting, asked)
+		for part := range slices.Chunk(names, s.config.bounds().Part) {
+			l.unanswered.waiting = append(l.unanswered.waiting, nameTimer{now, question, l, part})
+		}
 	}
 	if !s.origin.SotW && len(doubtful) > 0 {
 		// An opening request with versions does not show the versions of these: their bodies

@@ -13,10 +13,8 @@ import (
 // again what they have removed unless it is subscribed again.
 
 const (
-	// retryFirst is how long after a name became Absent the relay asks for it again. The
-	// interval doubles each time, up to retryMax.
-	retryFirst = 5 * time.Second
-	retryMax   = 5 * time.Minute
+	// lookAfter is when to look for names that have become Absent, after a response or timer may have made some.
+	lookAfter = 10 * time.Millisecond
 	// pairEvery is the least time between two pairs of requests for a type.
 	pairEvery = time.Second
 )
@@ -43,11 +41,9 @@ type unanswered struct {
 	waiting []nameTimer
 	// returned has names that clients want again, and whose time to be looked at has passed.
 	returned []string
-	// absent has the names that upstream does not have, with the interval at which it is asked again, and
-	// retries when it is. The Hub is asked for changes to them at lookAt, pairEvery after a response or timer
-	// may have made some; zero: never. looked: it was asked on this stream for all of them.
-	absent  map[string]time.Duration
-	retries cache.Deadlines[string]
+	// retries has the names that upstream does not have. The Hub is asked for changes to them at lookAt; zero:
+	// there are none. looked: it was asked on this stream for all of them.
+	retries retries
 	lookAt  time.Time
 	looked  bool
 
@@ -83,7 +79,7 @@ func (l *laneState) comesBack(name string) {
 // lookSoon schedules a look at which names of the type are Absent.
 func (u *unanswered) lookSoon(now time.Time) {
 	if u.on && u.lookAt.IsZero() {
-		u.lookAt = now.Add(pairEvery) // at most as often as a pair goes out
+		u.lookAt = now.Add(lookAfter) // once the Hub knows
 	}
 }
 
@@ -140,7 +136,7 @@ func (l *laneState) pairAt() (at time.Time) {
 		return time.Time{}
 	}
 	if len(u.due) == 0 {
-		if at = u.retryAt(); at.IsZero() {
+		if at, _ = u.retries.next(); at.IsZero() {
 			return at
 		}
 	}
@@ -149,29 +145,11 @@ func (l *laneState) pairAt() (at time.Time) {
 
 // look takes in which names have become absent, and which are not any more.
 func (u *unanswered) look(absent, others []string) {
-	if u.absent == nil {
-		u.absent = make(map[string]time.Duration)
-	}
-	for _, name := range absent {
-		u.absent[name] = retryFirst
-		u.retries.Set(name, u.lookAt.Add(retryFirst-pairEvery))
-	}
+	u.retries.add(absent, u.lookAt.Add(-lookAfter))
 	for _, name := range others {
-		u.forget(name)
+		u.retries.remove(name)
 	}
 	u.lookAt, u.looked = time.Time{}, true
-}
-
-// forget drops a name that is not absent any more.
-func (u *unanswered) forget(name string) {
-	delete(u.absent, name)
-	u.retries.Set(name, time.Time{})
-}
-
-// retryAt is when to ask again for the next absent name, or zero.
-func (u *unanswered) retryAt() time.Time {
-	_, at := u.retries.First()
-	return at
 }
 
 // choose returns up to most names for a pair: first those that are due, then absent names in the
@@ -180,13 +158,7 @@ func (u *unanswered) choose(most int, now time.Time) (pair []string) {
 	u.pairedAt = now
 	n := min(len(u.due), most)
 	pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
-	for len(pair) < most && due(u.retryAt(), now) {
-		name, _ := u.retries.First()
-		pair = append(pair, name)
-		u.absent[name] = min(2*u.absent[name], retryMax)
-		u.retries.Set(name, now.Add(u.absent[name]))
-	}
-	return pair
+	return append(pair, u.retries.take(most-len(pair), now)...)
 }
 
 // unansweredAt is when to call tickUnanswered next, or zero.
@@ -222,8 +194,8 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	t, stream := l.lane.Type, uint64(s.id)
-	look := u.returned
-	for u.returned = nil; len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now); u.waiting = u.waiting[1:] {
+	look, part := u.returned, c.config.bounds().Part
+	for u.returned = nil; len(look) < part && len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now); u.waiting = u.waiting[1:] {
 		look = append(look, u.waiting[0].current()...)
 	}
 	if len(look) > 0 {
@@ -231,7 +203,10 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		u.due, u.delivered = append(u.due, names...), append(u.delivered, delivered...)
 	}
 	if due(u.lookAt, now) {
-		u.look(c.hub.Of(t).Absences(!u.looked))
+		absent, others, more := c.hub.Of(t).Absences(!u.looked, part)
+		if u.look(absent, others); more {
+			u.lookSoon(now)
+		}
 	}
 	if due(l.pairAt(), now) {
 		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile

@@ -19,7 +19,7 @@ import (
 // silence is going to count (UP-19).
 func TestPairsAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, due: []string{"a", "b", "c"}, lookAt: now.Add(pairEvery)}
+	u := unanswered{on: true, due: []string{"a", "b", "c"}, lookAt: now.Add(lookAfter)}
 	u.look([]string{"d", "e", "f"}, nil)
 	now = now.Add(retryFirst)
 	for _, want := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {}} {
@@ -33,10 +33,10 @@ func TestPairsAreBounded(t *testing.T) {
 // minutes (UP-19).
 func TestRetriesBecomeRare(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, lookAt: now.Add(pairEvery)}
+	u := unanswered{on: true, lookAt: now.Add(lookAfter)}
 	u.look([]string{"a"}, nil)
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		at := u.retryAt()
+		at, _ := u.retries.next()
 		if got := at.Sub(now); got != want*time.Second {
 			t.Errorf("it is asked for after %v, want %v", got, want*time.Second)
 		}
@@ -46,7 +46,7 @@ func TestRetriesBecomeRare(t *testing.T) {
 	u.look(nil, []string{"a"}) // it has been answered
 	u.lookSoon(now)
 	u.look([]string{"a"}, nil)
-	if at := u.retryAt(); !at.Equal(now.Add(retryFirst)) {
+	if at, _ := u.retries.next(); !at.Equal(now.Add(retryFirst)) {
 		t.Errorf("it is asked for at %v when it is absent again, want %v", at, now.Add(retryFirst))
 	}
 	if pair := u.choose(9, now.Add(time.Hour)); len(pair) != 1 {
