@@ -3,7 +3,6 @@ package downstream
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -29,7 +28,7 @@ const (
 	briefly = 5 * time.Second
 	// few is how many streams a connection may open at once whose client has opened many for nothing.
 	few = 10
-	// maxWaits bounds those who are remembered because they have to wait, or because of streams for nothing.
+	// maxWaits bounds those who are remembered because they have to wait.
 	maxWaits = 4096
 )
 
@@ -73,7 +72,13 @@ func (d *doors) spend(c *conn, streams int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	holder, exempt := c.entry.Holder()
-	return !exempt && !d.shut && d.wasted.add(holder, streams, int(d.now().MaxStreams), time.Now())
+	most := int(d.now().MaxStreams)
+	if exempt || d.shut || most == 0 {
+		return false
+	}
+	over := d.wasted.add(holder, streams, most, time.Now())
+	d.wasted.spill(holder, most)
+	return over > 0
 }
 
 // quit counts the streams of a connection that its client has closed soon, and did not reset.
@@ -81,63 +86,6 @@ func (d *doors) quit(c *conn) {
 	n := c.began.Swap(0)
 	if n > 0 && time.Since(c.since) < briefly && d.spend(c, int(max(n-c.gaveUp.Load(), 1))) {
 		d.flooded(c)
-	}
-}
-
-// wasted are the streams that each holder has opened for nothing: it has reset them, closed their connection soon, or
-// asked for what ends them. They are counted over its connections, since each new one may open many at once. They are
-// forgotten as new ones may be opened. The zero value is empty.
-type wasted struct {
-	by    map[string]waste
-	swept time.Time
-}
-
-type waste struct {
-	streams float64
-	at      time.Time
-}
-
-// left is what is not forgotten yet, if most are forgotten in refillIn.
-func (w waste) left(most int, now time.Time) float64 {
-	return max(0, w.streams-float64(most)*now.Sub(w.at).Seconds()/refillIn.Seconds())
-}
-
-// add counts some, and reports whether there are more than most; most 0 is no bound.
-func (w *wasted) add(holder string, n, most int, now time.Time) bool {
-	if most == 0 {
-		return false
-	}
-	old, known := w.by[holder]
-	if !known {
-		w.makeRoom(now)
-	}
-	all := old.left(most, now) + float64(n)
-	w.by[holder] = waste{min(all, float64(most)), now}
-	return all > float64(most)
-}
-
-// much reports whether somebody has used up half of what it may.
-func (w *wasted) much(holder string, most int, now time.Time) bool {
-	return most > 0 && 2*w.by[holder].left(most, now) > float64(most)
-}
-
-// makeRoom forgets those whose time is over, now and then, or anybody if there are very many.
-func (w *wasted) makeRoom(now time.Time) {
-	if w.by == nil {
-		w.by = make(map[string]waste)
-	}
-	if len(w.by) < maxWaits {
-		return
-	}
-	if now.Sub(w.swept) >= time.Second {
-		w.swept = now
-		maps.DeleteFunc(w.by, func(_ string, of waste) bool { return now.Sub(of.at) >= refillIn })
-	}
-	for holder := range w.by {
-		if len(w.by) < maxWaits {
-			return
-		}
-		delete(w.by, holder)
 	}
 }
 
@@ -205,7 +153,7 @@ func (d *doors) identified(c *conn, info credentials.AuthInfo) error {
 	d.mu.Lock()
 	waits := !client.Relay && d.waits.has(client.Holder, time.Now())
 	d.entries.Move(c.entry, client.Holder, client.Relay)
-	if most := int(d.now().MaxStreams); !client.Relay && d.wasted.much(client.Holder, most, time.Now()) {
+	if most := int(d.now().MaxStreams); !client.Relay && d.wasted.half(client.Holder, most, time.Now()) {
 		c.opens.SetBurst(min(few, most))
 	}
 	d.mu.Unlock()

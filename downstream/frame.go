@@ -165,6 +165,17 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err er
 	return err
 }
 
+// names is how many names and versions the request has.
+func (in *inbox) names() int {
+	switch req := in.request.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		return len(req.GetResourceNamesSubscribe()) + len(req.GetResourceNamesUnsubscribe()) + len(req.GetInitialResourceVersions())
+	case *discovery.DiscoveryRequest:
+		return len(req.GetResourceNames())
+	}
+	return 0
+}
+
 // sotw returns the SotW request that was taken in, or why there is none.
 func (in *inbox) sotw() (*discovery.DiscoveryRequest, *session.End) {
 	m, end := in.request, in.refused

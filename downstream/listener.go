@@ -22,7 +22,7 @@ type doors struct {
 	listeners []*door
 	entries   share.Ledger[*conn]
 	waits     waits          // of those who open streams too fast
-	wasted    wasted         // over the connections of each holder
+	wasted    buckets        // the streams for nothing: reset, of a connection that was closed soon, or ended for what they ask for
 	fresh     map[*conn]bool // those whose handshake is not finished
 	shut      bool
 
@@ -60,7 +60,7 @@ func ClosedReasons() []ClosedFor {
 }
 
 func newDoors(now func() *ServerConfig, log *slog.Logger, o Observer, r *reading) *doors {
-	return &doors{now: now, log: log, observer: o, reading: r, fresh: make(map[*conn]bool)}
+	return &doors{now: now, log: log, observer: o, reading: r, fresh: make(map[*conn]bool), wasted: buckets{within: refillIn}}
 }
 
 // add returns the listener that gRPC gets.

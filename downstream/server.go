@@ -147,7 +147,7 @@ func NewServer(c ServerConfig) *Server {
 		s.config.Random = rand.Float64
 	}
 	s.now.Store(&s.config)
-	s.names.now = s.now.Load
+	s.names.init(s.now.Load, runtime.GOMAXPROCS(0))
 	s.reading = newReading(c.MaxInflight, s.log, s.observer)
 	s.doors = newDoors(s.now.Load, s.log, s.observer, s.reading)
 	s.grpc = grpc.NewServer(

@@ -52,6 +52,14 @@ type names struct {
 
 	mu     sync.Mutex
 	ledger share.Ledger[served]
+	asked  buckets // the names that upstream had not been asked for
+	// crowd has an element for each request of very many names that is being taken in.
+	crowd chan struct{}
+}
+
+func (n *names) init(now func() *ServerConfig, processors int) {
+	n.now, n.crowd = now, make(chan struct{}, max(processors/2, 1))
+	n.asked.within = newNamesIn / time.Duration(processors)
 }
 
 // allowance is the part of them that a stream or call has. It is a session.Allowance.
@@ -100,6 +108,19 @@ func (a *allowance) Room() int {
 		return session.Plenty
 	}
 	return most - a.of.ledger.Used()
+}
+
+// asks counts names that upstream has not been asked for, or for which there is no room, and returns how long their
+// holder has to wait until it may ask for more.
+func (a *allowance) asks(n int, now time.Time) time.Duration {
+	holder, exempt := a.entry.Holder()
+	if exempt {
+		return 0
+	}
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	over := a.of.asked.add(holder, n, newNames, now)
+	return time.Duration(over / newNames * float64(a.of.asked.within))
 }
 
 // displace ends those whose names this one's have replaced. No lock is held.

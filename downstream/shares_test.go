@@ -375,24 +375,6 @@ func TestFloodsOverManyConnections(t *testing.T) {
 	})
 }
 
-// TestWastedIsBounded: of very many who open streams for nothing some are forgotten, and all are in time.
-func TestWastedIsBounded(t *testing.T) {
-	var w wasted
-	now := time.Now()
-	for i := range maxWaits + 10 {
-		w.add(fmt.Sprint(i), 1, 100, now)
-	}
-	if len(w.by) != maxWaits {
-		t.Errorf("%d are remembered", len(w.by))
-	}
-	if now = now.Add(refillIn); w.add("new", 100, 100, now) || len(w.by) != 1 || !w.much("new", 100, now) || !w.add("new", 1, 100, now) {
-		t.Errorf("later %d are remembered", len(w.by))
-	}
-	if w.add("new", 50, 100, now.Add(refillIn/2)) || w.much("new", 100, now.Add(refillIn)) {
-		t.Error("it is not forgotten in time")
-	}
-}
-
 // useful has a stream acknowledge a response, which is that there is room for one name only.
 func useful(t *testing.T, stream ads) {
 	t.Helper()

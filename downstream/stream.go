@@ -230,8 +230,8 @@ func (st *stream) receiveAll() (err error) {
 		if due {
 			st.kick()
 		}
-		if note.Charged {
-			st.pace()
+		if note.Charged || note.Unasked > 0 {
+			st.pace(note)
 		}
 	}
 }
@@ -266,6 +266,7 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 
 // takeIn passes the request that was received to the session.
 func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal, end *session.End) {
+	defer st.awaitTurn(st.in.names())()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	now := time.Now()

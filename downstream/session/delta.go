@@ -44,6 +44,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	given := d.leaves(subscribe, unsubscribe)
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
+	note.Unasked = asked.Unasked
 	d.left(given, &asked)
 	d.asks(&asked, first)
 	return note

@@ -194,11 +194,15 @@ func (e *excess) add(why *overLimit, names []string, s *spellings) {
 	}
 }
 
-// tell lists the errors of these names.
+// tell lists the errors of these names, or of the first of them: they are listed under the lock of the type.
 func (e *excess) tell(p *plan) {
-	for _, name := range e.names.take() {
+	const most = 1000
+	names := e.names.take()
+	now := min(len(names), most)
+	for _, name := range names[:now] {
 		p.fail(name, e.why.status)
 	}
+	e.names.give(names[now:])
 }
 
 // NamesRefused lists why names may be refused while their stream goes on.

@@ -213,6 +213,8 @@ type Note struct {
 	After time.Duration
 	// Charged says that the request counts against the stream's rate.
 	Charged bool
+	// Unasked is for how many of the request's names upstream has to be asked, or there is no room.
+	Unasked int
 }
 
 // RequestKind is a closed set, fit for a metric label.
@@ -256,6 +258,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		d.spares = d.refusal != nil || d.denied.has(fanout.Wildcard)
 	}
 	note = d.request(req, now)
+	note.Unasked += len(over)
 	d.prune()
 	s.settle(&d.exchange, d.takes())
 	s.answer(&d.exchange, now)

@@ -59,6 +59,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delive
 	if first || names.changed {
 		s.moved = s.moved || !first
 		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
+		note.Unasked = asked.Unasked
 	}
 	s.names = names.listed
 	s.asked.add(asked.Names...)

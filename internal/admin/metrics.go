@@ -159,7 +159,7 @@ func NewMetrics(b Build, options ...MetricsOption) *Metrics {
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
 
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
-	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because it sends more than downstream.request_rate."})
+	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because its client sends more than downstream.request_rate, or asks for very many names that nobody has asked for."})
 	m.readingWaits = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_reading_waits_total", Help: "Times that a client's connection was not read on because requests that are not taken in take as much memory as downstream.max_inflight_bytes lets them."})
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
 	m.names = counter("client_names_refused_total", "Names that the relay refused to streams that go on, by reason: the stream has downstream.max_names_per_stream (over_limit), all streams together have downstream.max_names (names_full), or no rule of authz.rules_file lets the client read them (forbidden).", "reason")
