@@ -315,13 +315,12 @@ func manyTypes(streams, types, length int) func(context.Context, *target) (strin
 }
 
 // manyNames subscribes to so many on each of so many streams, a part in each request.
-func manyNames(streams, n, length int) func(context.Context, *target) (string, error) {
+func manyNames(streams, n, part int) func(context.Context, *target) (string, error) {
 	return func(ctx context.Context, at *target) (string, error) {
 		return crowd(ctx, at, streams, func(c *client, i int, told func(error)) {
 			var requests []*discovery.DeltaDiscoveryRequest
-			const part = 10_000
 			for j := 0; j < n; j += part {
-				requests = append(requests, subscribe(cache.Endpoint, names(fmt.Sprint("s", i, "p", j), min(part, n-j), length)...))
+				requests = append(requests, subscribe(cache.Endpoint, names(fmt.Sprint("s", i, "p", j), min(part, n-j), 40)...))
 			}
 			_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
 			if err != nil {
