@@ -73,7 +73,10 @@ func inOneTier(t *testing.T, upper, lower string) {
 		roamer.MoveTo(to.Addr)
 		version := i + 2
 		w.Set(cache.Cluster, "b-cluster", edsCluster("b-cluster", version))
-		eventually(t, patience, func() error { return roamer.AtLeast(cache.Cluster, "b-cluster", version) })
+		eventually(t, patience, func() error { // all relays: one that lags behind sends what it has
+			return first(roamer.AtLeast(cache.Cluster, "b-cluster", version), clients[0].AtLeast(cache.Cluster, "b-cluster", version),
+				clients[1].AtLeast(cache.Cluster, "b-cluster", version), clients[2].AtLeast(cache.Cluster, "b-cluster", version))
+		})
 		if err := roamer.HeardOnly("CDS +b-cluster"); err != nil {
 			t.Errorf("after move %d: %v", i+1, err)
 		}
