@@ -26,7 +26,7 @@ const (
 
 // pace waits if the stream has sent too many requests, or if its client has asked for too many names. Further requests
 // wait on the client's side, held back by the stream's window, so a client that only asks too fast gets all answers,
-// later. No other stream waits.
+// later. No stream of somebody else waits.
 func (st *stream) pace(note session.Note) {
 	now, config := time.Now(), st.server.now.Load()
 	var requests, names time.Duration

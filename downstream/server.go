@@ -99,7 +99,7 @@ type Server struct {
 	reading           *reading
 	names             names
 	rules             atomic.Uint64 // how often rules have changed
-	full              seldom        // what is said when there is no room
+	full              seldom        // what is said when there is no room, or somebody has to wait
 	passing           passing
 	rest              *rest
 

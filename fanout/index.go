@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -66,6 +67,19 @@ func (x *index) change(change func(*index)) {
 	x.mu.Lock()
 	defer x.unlock()
 	change(x)
+}
+
+// inParts makes a change for each of very many names, and lets others have the lock after every Bounds.Part of them.
+// There is a part even if there are no names.
+func inParts[T any](x *index, names []T, take func(part []T)) {
+	for {
+		n := min(x.hub.config.Bounds.Part, len(names))
+		x.change(func(*index) { take(names[:n]) })
+		if names = names[n:]; len(names) == 0 {
+			return
+		}
+		runtime.Gosched() // those who wait for the lock go first
+	}
 }
 
 // unlock ends a change: it releases the lock, and then wakes the Subscribers that the change concerns.

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"runtime"
 	"slices"
 	"time"
 
@@ -107,19 +106,6 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		inParts(x, unsubscribe, func(names []string) { s.gives(names, s.wildcard && !ends, &asked, now) })
 	}
 	return asked
-}
-
-// inParts makes a change for each of very many names, and lets others have the lock after every Bounds.Part of them.
-// There is a part even if there are no names.
-func inParts[T any](x *index, names []T, take func(part []T)) {
-	for {
-		n := min(x.hub.config.Bounds.Part, len(names))
-		x.change(func(*index) { take(names[:n]) })
-		if names = names[n:]; len(names) == 0 {
-			return
-		}
-		runtime.Gosched() // those who wait for the lock go first
-	}
 }
 
 // fits gives back the memory that is left over from adding so many names in parts.

@@ -205,12 +205,12 @@ func (p *ControlPlane) Heard() ([]Event, error) {
 func (p *ControlPlane) inherits(over *upstream) bool {
 	for _, actor := range slices.Sorted(maps.Keys(p.streams)) {
 		s := p.streams[actor]
-		if s.kind != over.kind || s.number < over.number || s.nth <= p.heard || !p.rename(actor, over.actor) {
-			continue
+		succeeds := s.kind == over.kind && s.number >= over.number && s.nth > p.heard
+		if succeeds && p.rename(actor, over.actor) {
+			delete(p.streams, actor)
+			s.actor, s.number, p.streams[over.actor] = over.actor, over.number, s
+			return true
 		}
-		delete(p.streams, actor)
-		s.actor, s.number, p.streams[over.actor] = over.actor, over.number, s
-		return true
 	}
 	return false
 }
